@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..grading import check_direction, check_task, metrics, score_bytes
 from ..records.errors import OptionError, ToolError
 from ..records.jsonl import Line, loads, open_input, read_lines
 from ..records.streams import name_of
@@ -18,12 +17,11 @@ from ..sandbox.hidden import find_copies
 from ..sandbox.sketches import sketch
 from ..tasks.importing.columns import read_columns
 from ..tasks.importing.layouts import candidates
-from ..tasks.importing.options import AUTHOR, Candidate, Grading, ImportOptions, Unprepared
+from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
 from ..tasks.importing.task import import_task, seal_task
 from ..tasks.table import Rejected
 
 MOST_COMPARED = 32 << 20  # bytes of a table that is compared with those of installed packages
-GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Importer:
     data: Path
 
     def __call__(self, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
-        return import_task(candidate, self.options, self.data, GRADING)
+        return import_task(candidate, self.options, self.data)
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Sealer:
     data: Path
 
     def __call__(self, line: Line) -> tuple[dict[str, Any], list[str]]:
-        return seal_task(line.record, self.options, self.data, GRADING)
+        return seal_task(line.record, self.options, self.data)
 
 
 def import_tasks(run: Run, paths: Iterable[str], options: ImportOptions) -> None:

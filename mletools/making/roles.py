@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..grading import check_task, metrics, score_bytes
+from ..grading import check_task
 from ..grading.code import box
 from ..models import Model
 from ..models.prices import Price
@@ -157,11 +157,6 @@ class LlmMaker:
             self.examine(record, files)
 
 
-def offered_metrics() -> dict[str, tuple[str, bool]]:
-    """{name: (definition, lower_is_better)} of every named metric."""
-    return {name: (metric.definition, metric.lower_is_better) for name, metric in metrics.METRICS.items()}
-
-
 def _models(
     stack: ExitStack, options: LlmOptions, roles: Mapping[str, TaskRole]
 ) -> dict[str, tuple[str, MeteredModel]]:
@@ -222,7 +217,5 @@ def open_maker(
             data=data,
             ask=Asker(models, journal, seed),
             run_script=ScriptBox(sandbox, limits),
-            score=score_bytes,
-            metrics=offered_metrics(),
         )
         yield LlmMaker(seeds, make, examine)

@@ -3,13 +3,12 @@
 Not covered: making one task (tasks.make, llm_tasks).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..grading import Leaderboard, check_task, metrics, score_bytes
 from ..records.errors import ToolError
 from ..records.jsonl import dumps
 from ..records.rejects import reject_record
@@ -17,7 +16,7 @@ from ..run import Run
 from ..scoring.code_metrics import LazySandbox
 from ..scoring.trials import Trials
 from ..tasks.likeness import likeness
-from ..tasks.make import STAGES, Dropped, Made, Marking, NoTask, Shape, make_task
+from ..tasks.make import STAGES, Dropped, Made, NoTask, Shape, make_task
 from .options import LLM, LlmOptions, TaskOptions, TaskRole
 from .summary import Summary
 
@@ -37,16 +36,7 @@ class Maker:
     def __call__(self, place: Place, first: int = 0) -> Made:
         """The task of the first attempt from `first` on that passes the checks."""
         source, index = place
-        marking = Marking(
-            score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals, self.trials
-        )
-        task = make_task(source, index, self.seed, self.data, marking, self.shape, first)
-        check_task(task.record)
-        return task
-
-
-def _medals(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
-    return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
+        return make_task(source, index, self.seed, self.data, self.trials, self.shape, first)
 
 
 def make_tasks(run: Run, options: TaskOptions, llm: LlmOptions, roles: Mapping[str, TaskRole]) -> None:

@@ -5,12 +5,12 @@ nor the answers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from ..grading import metrics
 from ..records.csv_files import read_columns
 from .draft import TaskDraft
-from .forms import OF_ORDER
 from .procedural.world import TaskWorld
 from .table import MISSING, NUMBER, Column, shortest
 
@@ -32,8 +32,8 @@ FORMATS = {
 }
 
 
-def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
-    """The Markdown text; `definition` says in words what a metric is. The draft has a world."""
+def describe(draft: TaskDraft) -> str:
+    """The Markdown text. The draft has a world."""
     world = draft.world
     assert world is not None
     sentences = [sentence for rendered in world.rendered for sentence in rendered.notes]
@@ -55,7 +55,7 @@ def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
         *([" ".join(sentences), ""] if sentences else []),
         "## Columns", "",
         *_dictionary(draft, world), "",
-        "## Metric", "", _metric(draft, definition), "",
+        "## Metric", "", _metric(draft), "",
         "## Submission", "", f"Your program must write `./submission.csv`: {_submission(draft)}", "",
         "The first lines of the sample:", "", "```", *(_short(line) for line in sample[:SAMPLE_LINES]), "```", "",
     ]
@@ -64,7 +64,7 @@ def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
 
 
 def _sample(draft: TaskDraft) -> str:
-    if draft.form.kind == "ranked" or draft.metric["name"] in OF_ORDER:
+    if draft.form.kind == "ranked" or metrics.find(draft.metric["name"]).constant_is_undefined:
         return "ranks the rows in the order of `test.csv`"
     return "predicts a constant"
 
@@ -87,19 +87,20 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(name if name == "..." else f"`{name}`" for name in shown)
 
 
-def _metric(draft: TaskDraft, definition: Callable[[str], str]) -> str:
+def _metric(draft: TaskDraft) -> str:
     metric = draft.metric
+    known = metrics.find(metric["name"])
     params = ", ".join(f"{name} = {value}" for name, value in metric["params"].items() if name not in SIZES)
     several = ""
     if "group" in metric:
         several = f" A group is one `{metric['group']}`."
     elif metric.get("columns") == "flat":
         several = " It is computed over all cells at once."
-    elif len(draft.form.columns) > 1 and draft.form.kind in ("number", "probability") and metric["name"] != "lwlrap":
+    elif len(draft.form.columns) > 1 and draft.form.kind in ("number", "probability") and known.columns == "each":
         several = " It is computed for each column and averaged."
     direction = "Lower is better." if metric["lower_is_better"] else "Higher is better."
     named = f"`{metric['name']}`" + (f" ({params})" if params else "")
-    words = definition(metric["name"]) if "weight" in metric else WEIGHTED.sub("", definition(metric["name"]))
+    words = known.definition if "weight" in metric else WEIGHTED.sub("", known.definition)
     return f"{named}: {words}{several} {direction}"
 
 

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .forms import GRADES, Form, form_of
+from ..grading import metrics
+from .forms import Form, form_of
 from .procedural.world import Rendered, Target, TaskWorld
 from .table import Column, Rejected, Table, csv_bytes
 
@@ -86,28 +87,26 @@ class Question:
     parse: str = ""
 
 
-def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
+def draft_world(world: TaskWorld, rng: Any) -> TaskDraft:
     """The draft of a drawn world, as its DNA asks for. Rejected when a class is too rare to be split."""
     dna, target = world.origin["dna"], world.target
-    metric = {"name": dna["metric"], "params": {**dna["params"], **world.params}, "lower_is_better": lower_is_better}
+    known = metrics.find(dna["metric"])
+    metric = {"name": known.name, "params": {**dna["params"], **world.params}, "lower_is_better": known.lower_is_better}
     if dna["form"] == "number" and target.groups:
         metric["group"] = world.origin["query_column"]
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
     test = _held_out(world, dna["test_share"], rng, target.groups)
-    parse = "number" if dna["metric"] in GRADES else ""
+    parse = "number" if known.ordered_classes else ""
     return make_draft(world, Question(metric, dna["form"], parse), test, rng)
 
 
-def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
-    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split.
-
-    `lower_is_better` tells it by the name of a metric.
-    """
+def draft_table(table: Table, rng: Any) -> TaskDraft:
+    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split."""
     menu = METRICS[table.problem]
     name = table.metric or menu[rng.randint(len(menu))]
     kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
-    question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
+    question = Question({"name": name, "params": {}, "lower_is_better": metrics.lower_is_better(name)}, kind)
     world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
     if table.times:
         # No period is divided: the test begins with the first rows of one.

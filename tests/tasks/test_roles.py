@@ -20,7 +20,7 @@ from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.cli_options import options as add_options
-from mletools.grading import check_task, grade, metrics, score_bytes
+from mletools.grading import check_task, grade, metrics
 from mletools.making import roles
 from mletools.making.options import LlmOptions, TaskRole
 from mletools.making.roles import LlmMaker, ScriptBox, open_maker
@@ -30,12 +30,13 @@ from mletools.records.errors import ToolError
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
 from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
+from mletools.tasks.forms import written_as
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, archive, replies
 from mletools.tasks.roles.asking import Faulty, Talk
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
-from mletools.tasks.roles.specification import FORMS, PARSES, Specification, read_specification
+from mletools.tasks.roles.specification import OFFERED, PARSES, Specification, read_specification
 from mletools.tasks.roles.writer import problem_of
 from mletools.tasks.table import Rejected, generator
 
@@ -454,7 +455,7 @@ SPECIFICATIONS = [
 def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
     value = scripted.specification('"n_samples": the number 60', **change)
     with pytest.raises(Faulty) as fault:
-        read_specification(value, 60, roles.offered_metrics())
+        read_specification(value, 60)
     assert told in str(fault.value)
 
 
@@ -579,9 +580,9 @@ class Told(Exception):
 @pytest.fixture(scope="module")
 def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     """What the good strategist and the good developer make."""
-    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60, roles.offered_metrics())
+    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60)
     talk = Talk(lambda role, task, attempt, messages: scripted.generator(messages[0]["content"]), "task")
-    return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), score_bytes, (1, 2))
+    return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), (1, 2))
 
 
 @pytest.mark.parametrize("kind", EVALUATORS)
@@ -593,7 +594,7 @@ def test_a_wrong_evaluator_is_told(developed: Any, sandbox: Sandbox, kind: str) 
 
     wanted, made = developed
     with pytest.raises(Told) as told:
-        evaluate(Talk(ask, "task"), wanted, made, ScriptBox(sandbox, Limits()), score_bytes, generator(1))
+        evaluate(Talk(ask, "task"), wanted, made, ScriptBox(sandbox, Limits()), generator(1))
     assert EVALUATORS[kind][1] in str(told.value)
 
 
@@ -674,7 +675,7 @@ with open("threshold.json", "w") as file:
 )
 def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: Any, name: str) -> None:
     body, labels = KINDS[name]
-    form = FORMS[name]
+    form = written_as(metrics.find(name))
     columns = [f"prob_{label}" for label in labels] if form == "probabilities" else ["kind"]
 
     def specified(prompt: str) -> str:
@@ -705,7 +706,7 @@ def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: A
 
 
 def test_the_forms_are_those_that_the_metrics_read() -> None:
-    for name, form in FORMS.items():
+    for name, form in ((name, written_as(metrics.find(name))) for name in OFFERED):
         found = metrics.METRICS[name]
         assert PARSES.get(form, "number") in found.parse and not found.params.keys() & {"group", "positive"}
         metrics.check({"name": name, "params": {}, "lower_is_better": found.lower_is_better}, PARSES.get(form, "number"), PARSES.get(form, "number"))  # fmt: skip

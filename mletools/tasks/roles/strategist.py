@@ -106,7 +106,6 @@ def specification(
     scenario: Mapping[str, str],
     mutated: list[dict[str, Any]],
     rows: int,
-    metrics: Mapping[str, tuple[str, bool]],
 ) -> Specification:
     """What is to be made, concretely, of `rows` samples."""
     prompt = prompts.render(
@@ -116,12 +115,12 @@ def specification(
         mutations=dumps(mutated),
         rows=str(rows),
         modalities=", ".join(MODALITIES),
-        metrics=offered(metrics),
+        metrics=offered(),
     )
     return talk.until(
         "strategist.specification",
         prompt,
-        lambda reply: read_specification(json_of(reply, dict), rows, metrics),
+        lambda reply: read_specification(json_of(reply, dict), rows),
         ATTEMPTS,
     )
 
