@@ -3,7 +3,7 @@
 An index does not depend on any other index, so the work can be cut among processes and taken up again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
 from .record import Parts, finish
-from .soundness import CHECKS, Case, Trial, examine, require
+from .soundness import CHECKS, Case, Trial, Trials, examine, require
 from .sources import SOURCES
 from .table import Rejected, generator
 from .thresholds import leaderboard_thresholds, medal_stability, pick_thresholds
@@ -30,8 +30,6 @@ MOST_ATTEMPTS = 40
 COSTLY = ("runs_in_time",)
 # A real table cannot be drawn again: how noisy its medals are is recorded.
 NOT_REQUIRED = ("medals_stable",)
-# Runs a standard solution in a sandbox: (record, public files by name, answers).
-RunTrial = Callable[[Mapping[str, Any], Mapping[str, Any], Any], Trial]
 # How far a draft came, in this order.
 STAGES = ("drawn", "generated", "evaluated", "checked")
 
@@ -82,21 +80,21 @@ def make_task(
     index: int,
     seed: int,
     data: Path,
-    run_trial: RunTrial | None = None,
+    trials: Trials | None = None,
     shape: Shape = Shape(),
     first: int = 0,
     most_attempts: int = MOST_ATTEMPTS,
 ) -> Made:
     """Task `index` of a source, its folder under `data`: of the attempts from `first` on, the first sound draft.
 
-    With `run_trial` a standard solution is tried on each draft that passes the other checks.
+    With `trials` a standard solution is tried on each draft that passes the other checks.
     NoTask when there is none in `most_attempts`, ToolError when the source is unknown or the folder is in the way or cannot be written.
     """
     if source not in SOURCES:
         raise ToolError(f"unknown source {source!r}: see tasks.sources")
     dropped: list[Dropped] = []
     for attempt in range(first, first + most_attempts):
-        draft = _Attempt(source, index, seed, attempt, data, run_trial, shape)
+        draft = _Attempt(source, index, seed, attempt, data, trials, shape)
         try:
             record = draft.record()
         except Rejected as rejected:
@@ -107,14 +105,29 @@ def make_task(
     raise NoTask(dropped)
 
 
+@dataclass(frozen=True)
+class Maker:
+    """Makes procedural tasks and tasks of real tables; see make_task. Picklable."""
+
+    seed: int
+    data: Path
+    shape: Shape
+    trials: Trials | None
+
+    def __call__(self, place: tuple[str, int], first: int = 0) -> Made:
+        """The task of a source and an index: that of the first attempt from `first` on that passes the checks."""
+        source, index = place
+        return make_task(source, index, self.seed, self.data, self.trials, self.shape, first)
+
+
 class _Attempt:
     """One draft on its way to a task; `stage`, `drawn` and `trial` tell how far it came. Rejected where it ends early."""
 
     def __init__(
-        self, source: str, index: int, seed: int, attempt: int, data: Path, run_trial: RunTrial | None, shape: Shape
+        self, source: str, index: int, seed: int, attempt: int, data: Path, trials: Trials | None, shape: Shape
     ) -> None:
         self.source, self.index, self.seed, self.attempt = source, index, seed, attempt
-        self.data, self.run_trial, self.shape = data, run_trial, shape
+        self.data, self.trials, self.shape = data, trials, shape
         self.derived = derive_seed(seed, source, index, attempt)
         self.stage = STAGES[0]
         self.trial: Trial | None = None
@@ -150,7 +163,7 @@ class _Attempt:
             grading=grading,
             provenance=self._provenance(baselines, stability, draft.origin),
         )
-        return self._finish(parts)
+        return self._finish(parts, draft)
 
     def _draft(self, rng: Any) -> TaskDraft:
         if self.source in TABLES:
@@ -166,16 +179,16 @@ class _Attempt:
         made = {"baselines": baselines, "medal_stability": stability, "trained_with": libraries()}
         return {**place, **made, **origin}
 
-    def _finish(self, parts: Parts) -> dict[str, Any]:
+    def _finish(self, parts: Parts, draft: TaskDraft) -> dict[str, Any]:
         def check(record: Mapping[str, Any]) -> None:
             def tried() -> Trial:
-                assert self.run_trial is not None
-                self.trial = self.run_trial(record, parts.public, answers)
+                assert self.trials is not None
+                self.trial = self.trials(record, draft.public, draft.answers)
                 return self.trial
 
-            answers = parts.private[ANSWERS]
-            assert isinstance(answers, bytes)
-            case = Case(record, parts.files, partial(score_bytes, record, answers), tried if self.run_trial else None)
+            case = Case(
+                record, parts.files, partial(score_bytes, record, draft.answers), tried if self.trials else None
+            )
             found: dict[str, str] = {}
             recorded_only = NOT_REQUIRED if self.source in TABLES else ()
             # A draft that fails a cheap check is not worth a run in a sandbox.

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from conftest import BIN, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_task, grade, metrics
-from mletools.making.importing import _warn_of_copies
 from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
+from mletools.tasks.importing.copies import copies_of
 from mletools.tasks.importing.modality import modality_of
 from mletools.tasks.importing.options import Candidate, ImportOptions
 from mletools.tasks.importing.task import import_task
@@ -941,13 +940,10 @@ def test_a_table_of_an_installed_package_is_named(tmp_path: Path, monkeypatch: p
     text = "\n".join(";".join(map(str, row)) for row in values)
     write(home, {"crabs/data/x.txt": f"a;b;c;d\n{text}\n", "crabs/y.csv": "1,2\n", "plotnine/data/z.dat": text})
     write(tmp_path, {"own.csv": table("pqrs", values), "other.csv": table("pq", [[at, at] for at in range(80)])})
-    said: list[str] = []
     monkeypatch.setattr(sys, "path", [str(home)])
-    run = SimpleNamespace(say=said.append)
     candidates = [Candidate("table", name, tmp_path / f"{name}.csv") for name in ("own", "other")]
-    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
     told = f"own: its answers are public, the same values are in {home}/crabs/data/x.txt and 1 more"
-    assert said == [f"{told} (programs can read it: run the task where it is not installed)"]
+    assert list(copies_of(candidates)) == [f"{told} (programs can read it: run the task where it is not installed)"]
     shutil.rmtree(home / "crabs")
-    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
-    assert said[1].endswith(f"the same values are in {home}/plotnine/data/z.dat (hidden from programs)")
+    (said,) = copies_of(candidates)
+    assert said.endswith(f"the same values are in {home}/plotnine/data/z.dat (hidden from programs)")

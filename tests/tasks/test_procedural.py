@@ -16,9 +16,8 @@ from challenge_builders import challenge_of, rule_of
 from conftest import ROOT, TESTS, mostly_slow, records, run_command
 
 import mletools
+from mletools.commands.gen_task import _unlike
 from mletools.grading import metrics, score_bytes
-from mletools.making.summary import Summary
-from mletools.making.tasks import _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
 from mletools.tasks.baselines import make_board
@@ -37,6 +36,7 @@ from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number, divisible
 from mletools.tasks.show import show
 from mletools.tasks.soundness import Case, examine, failures, read_case
+from mletools.tasks.summary import Summary
 from mletools.tasks.table import Rejected, generator
 from mletools.tasks.thresholds import leaderboard_thresholds
 

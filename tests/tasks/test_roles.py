@@ -21,21 +21,22 @@ from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.cli_options import options as add_options
 from mletools.grading import check_task, grade, metrics
-from mletools.making import roles
-from mletools.making.options import LlmOptions, TaskRole
-from mletools.making.roles import LlmMaker, ScriptBox, open_maker
 from mletools.models.options import RoleOptions
 from mletools.records import schema
 from mletools.records.errors import ToolError
+from mletools.rollout import task_models
+from mletools.rollout.task_models import open_maker
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
 from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.forms import written_as
+from mletools.tasks.options import LlmOptions, TaskRole
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, archive, replies
 from mletools.tasks.roles.asking import Faulty, Talk
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
+from mletools.tasks.roles.maker import LlmMaker, ScriptBox
 from mletools.tasks.roles.specification import OFFERED, PARSES, Specification, read_specification
 from mletools.tasks.roles.writer import problem_of
 from mletools.tasks.table import Rejected, generator
@@ -60,7 +61,7 @@ def place(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> 
         assert backend == "auto"
         yield sandbox
 
-    monkeypatch.setattr(roles, "open_sandbox", shared)
+    monkeypatch.setattr(task_models, "open_sandbox", shared)
     lines = [json.dumps(seed_task(tmp_path / "seeds", name)) for name in ("winery", "harbour")]
     (tmp_path / "seeds" / "tasks.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
@@ -784,7 +785,7 @@ import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from role_options import options
-from mletools.making.roles import open_maker
+from mletools.rollout.task_models import open_maker
 class Server: url = {url!r}
 place = Path({place!r})
 with open_maker(options(place, Server()), 5, place / "data") as found:

@@ -5,6 +5,7 @@ A record that names its answers describes a folder alone (`own_record`); one wit
 Not covered: whether the answers are hidden and score as perfect (task).
 """
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...records.errors import RecordError
-from ...records.jsonl import loads
+from ...records.errors import RecordError, ToolError
+from ...records.jsonl import Line, loads, open_input, read_lines
 from ...records.schema import check_fields
+from ...records.streams import name_of
 from ..folder import ANSWERS, Content
 from ..record import Parts
 from ..table import Rejected
@@ -245,3 +247,26 @@ def _with_boards(parts: Parts, boards: Mapping[str, Path]) -> Parts:
     private = {f"private/{key}.csv": board(path, lower) for key, path in boards.items()}
     given = {**parts.grading, **{key: f"private/{key}.csv" for key in boards}}
     return replace(parts, private={**parts.private, **private}, grading=given)
+
+
+def read_records(path: str) -> list[Line]:
+    """The records that a person wrote: one JSON object over several lines, or a line for each. ToolError."""
+    name = name_of(path, 0)
+    with open_input(path) as file:
+        content = file.read()
+    try:
+        whole: Any = loads(content)
+        problem = ""
+    except json.JSONDecodeError as error:
+        whole, problem = None, f"{name}:{error.lineno}: not JSON: {error.msg}"
+    except ValueError as error:
+        whole, problem = None, f"{name}: {error}"
+    if isinstance(whole, dict):
+        return [Line(name, 1, "", whole)]
+    lines = list(read_lines(io.BytesIO(content), name))
+    if not lines:
+        raise ToolError(f"{name}: no records")
+    for at, line in enumerate(lines):
+        if line.problem:
+            raise ToolError((not at and problem) or f"{line.place}: {line.problem}")
+    return lines
