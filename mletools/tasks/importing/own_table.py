@@ -6,7 +6,7 @@ from typing import Any
 
 from ...grading import metrics
 from ..describe import describe
-from ..draft import Question, TaskDraft, held_out, make_draft, twins, world_of
+from ..draft import Question, TaskDraft, dataset_of, held_out, make_draft, twins
 from ..folder import ANSWERS
 from ..forms import form_of
 from ..record import Parts
@@ -48,7 +48,7 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
     if len(test) > table.rows - 2 or not test:
         raise Rejected(f"{table.rows} rows are too few to hold some out")
     question = Question(found, form, parse_of(form, reads))
-    draft = make_draft(world_of(table), question, test, rng, table.id_name, table.ids)
+    draft = make_draft(dataset_of(table), question, test, rng, table.id_name, table.ids)
     description = describe(draft)
     parts = Parts(
         name=table.name,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...grading import metrics
+from ..dataset import Target
 from ..table import Column, fixed
-from .world import Target
 
 # How a number is spread over its range, by name: words, and its share of the range at a place between 0 and 1, where
 # `ratio` is highest over lowest.
