@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import cli
 from ..cli_options import Option, click_option, options, value_of
 from ..records.errors import ToolError
 from ..records.jsonl import dumps
 from ..records.rejects import reject_record
+from ..records.task import Task
 from ..tasks.options import LLM, LlmOptions, TaskOptions, TaskRole, read_roles, role_options
 
 if TYPE_CHECKING:
@@ -179,5 +180,5 @@ def describe(run: cli.Run, path: str) -> None:
     run.open()
     for at, line in enumerate(run.lines("task")):
         folder = run.data / line.record["data"]["dir"]
-        run.emit_text("\n\n" * bool(at) + show(line.record, folder, run.terminal_columns))
+        run.emit_text("\n\n" * bool(at) + show(cast(Task, line.record), folder, run.terminal_columns))
         run.counts["tasks described"] += 1

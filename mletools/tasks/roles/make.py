@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...records.ids import derive_seed
+from ...records.task import Task
 from ..folder import Content, read
 from ..record import Parts, finish
 from ..table import Rejected, generator
@@ -27,7 +28,7 @@ Examine = Callable[[Mapping[str, Any], Mapping[str, bytes]], None]
 
 
 def make_llm_task(
-    seed_task: Mapping[str, Any],
+    seed_task: Task,
     seed_files: Mapping[str, Content],
     index: int,
     seed: int,
