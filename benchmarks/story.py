@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tabulate import tabulate
 
-from mletools.grading import metrics, score_bytes
+from mletools.grading import score_bytes
 from mletools.records.csv_files import read_columns
 from mletools.tasks.draft import TaskDraft, draft_world
 from mletools.tasks.procedural.dna import MUTATIONS, SAMPLES
@@ -63,7 +63,7 @@ def shares_of(seed: int, problem: str) -> list[float] | None:
     rng = generator(seed)
     try:
         world = draw_world("tabular", rng)
-        draft = draft_world(world, rng, metrics.lower_is_better(world.origin["dna"]["metric"]))
+        draft = draft_world(world, rng)
     except Rejected:
         return None
     scenario = next(each for each in scenarios() if each["key"] == world.origin["scenario"])

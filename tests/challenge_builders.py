@@ -1,6 +1,5 @@
 """Challenges drawn from a hidden rule."""
 
-from mletools.grading import metrics
 from mletools.tasks.draft import draft_world
 from mletools.tasks.procedural.draw import draw_world
 from mletools.tasks.procedural.rule import Cause, choose, compose
@@ -14,7 +13,7 @@ def challenge_of(modality, seed):
         draws = generator(at)
         try:
             world = draw_world(modality, draws)
-            return draft_world(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
+            return draft_world(world, draws)
         except Rejected:
             continue
     raise AssertionError("twenty draws were rejected")

@@ -5,7 +5,7 @@ from typing import Any
 
 from scripted_server import RoleServer
 
-from mletools.making.options import LlmOptions
+from mletools.tasks.options import LlmOptions
 
 
 def options(place: Path, server: RoleServer, **changes: Any) -> LlmOptions:

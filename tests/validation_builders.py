@@ -8,7 +8,6 @@ from typing import Any
 
 from conftest import ROOT, records
 
-from mletools.grading import metrics
 from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import ANSWERS
 from mletools.tasks.procedural.draw import draw_world
@@ -33,7 +32,7 @@ def drawn(modality: str, seed: int, data: Path) -> tuple[dict[str, Any], str]:
     """(a made task without baselines, its form)."""
     draws = generator(seed)
     world = draw_world(modality, draws)
-    challenge = draft_world(world, draws, metrics.lower_is_better(world.origin["dna"]["metric"]))
+    challenge = draft_world(world, draws)
     grading = {**challenge.grading, "answers": ANSWERS}
     parts = Parts(
         modality, "d", modality, world.target.problem, challenge.public, {ANSWERS: challenge.answers}, grading, SOURCE

@@ -1,12 +1,18 @@
 """mle-import: tasks out of other people's folders."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from .. import cli
 from ..cli_options import options
-from ..tasks.importing.options import ImportOptions
+from ..records.errors import OptionError, ToolError
+from ..records.jsonl import Line
+from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
 
 
 def read_metric(name: str) -> str:
@@ -60,9 +66,87 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions) ->
         raise click.UsageError(f"--seal reads records, in which data.dir names the folder: leave {paths[0]} out")
     import_options.check()
     run.end_dry_run()
-    from ..making.importing import import_tasks, seal_tasks
-
     if import_options.seal is not None:
         seal_tasks(run, import_options)
         return
     import_tasks(run, paths, import_options)
+
+
+def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions) -> None:
+    """Write a record for each task in `paths`; report and count skipped ones. ToolError: nothing was imported."""
+    from ..tasks.importing.copies import copies_of
+    from ..tasks.importing.task import import_task
+    from ..tasks.table import Rejected
+
+    run.open(key=lambda task: task["provenance"]["source"])
+    by_author = options.record is not None and "answers" in options.record
+    sources = _candidates(run, paths, AUTHOR if by_author else options.format)
+    for name in ("answers", "description", "record"):
+        if getattr(options, name) is not None and len(sources) > 1:
+            raise OptionError(f"--{name} applies to one task, but the input has {len(sources)}")
+    remaining = [candidate for candidate in sources if not run.finished(candidate.source)]
+    for copy in copies_of(remaining):
+        run.say(copy)
+    run.progress(len(remaining), "tasks")
+    importer = partial(import_task, options=replace(options, seed=run.seed), data=run.data)
+    for candidate, result, error in run.map(importer, remaining, processes=True):
+        if isinstance(error, Rejected):
+            _skip(run, candidate.name, error.reason)
+        elif error is not None:
+            raise error
+        else:
+            task, notes = result
+            for note in notes:
+                run.say(f"{candidate.name}: {note}")
+            run.emit(task)
+    if not run.counts["records"] and len(remaining) == len(sources):
+        raise ToolError("nothing was imported")
+
+
+def seal_tasks(run: cli.Run, options: ImportOptions) -> None:
+    """Write the completed record of each task in options.seal. ToolError: the place of one that is not sound, and why."""
+    from ..tasks.importing.own_record import read_records
+    from ..tasks.table import Rejected
+
+    assert options.seal is not None
+    run.open(key=lambda task: task["data"]["dir"])
+    lines = [line for line in read_records(options.seal) if not run.finished(line.record.get("data", {}).get("dir"))]
+    run.progress(len(lines), "tasks")
+    sealer = partial(_seal, options=replace(options, seed=run.seed), data=run.data)
+    for line, result, error in run.map(sealer, lines, processes=True):
+        if isinstance(error, (Rejected, ToolError)):
+            raise ToolError(f"{line.place}: {error}")
+        if error is not None:
+            raise error
+        task, notes = result
+        for note in notes:
+            run.say(f"{task['name']}: {note}")
+        run.emit(task)
+
+
+def _seal(line: Line, options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
+    from ..tasks.importing.task import seal_task
+
+    return seal_task(line.record, options, data)
+
+
+def _candidates(run: cli.Run, paths: Iterable[str], format: str) -> list[Candidate]:
+    """The competitions and tables in the paths, each once. Unprepared ones are skipped."""
+    from ..tasks.importing.layouts import candidates
+
+    by_source: dict[str, Candidate] = {}
+    for path in paths:
+        for candidate in candidates(Path(path), format):
+            if isinstance(candidate, Unprepared):
+                _skip(run, candidate.name, candidate.reason)
+                continue
+            other = by_source.setdefault(candidate.source, candidate)
+            if other.path != candidate.path:
+                both = f"{other.path} and {candidate.path}"
+                raise ToolError(f"{both} would both be {candidate.source}: import them in two runs")
+    return list(by_source.values())
+
+
+def _skip(run: cli.Run, name: str, reason: str) -> None:
+    run.say(f"skipped {name}: {reason}")
+    run.counts["skipped"] += 1

@@ -9,5 +9,5 @@ validation  some training rows held out, for scores that agents are told
 soundness   the checks that every task is put to
 folder      a task's folder on disk and the digests over it
 
-Importing this loads nothing. Not covered: metrics and sandboxes, which reach these modules as arguments.
+Importing this loads nothing. Not covered: agents, whose standard solutions reach these modules as arguments (soundness.Trials).
 """

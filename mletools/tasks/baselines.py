@@ -12,23 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..grading import metrics
 from ..records.errors import RecordError
 from .draft import TaskDraft
 from .folder import Content, read
 from .learners import Data, alone, best_by_folds, predict
 from .table import Rejected, csv_bytes, shortest
 
-# score(grading part of a record, answers, submission), both the bytes of a CSV file. It raises ValueError where the
-# submission has no score, RecordError where none can have one.
-Score = Callable[[Mapping[str, Any], bytes, bytes], float]
 SCORE_ROUND = 5
 # The teams see so many of the training rows, or units of a dense target, and no category with more levels.
 MOST_TRAINED_ON = 2000
 MOST_UNITS = 1500
 MOST_LEVELS = 50
-BALANCED = {"f1_macro", "balanced_accuracy", "balanced_log_loss", "f1_multilabel_macro"}
-# Metrics without a value for constant predictions.
-OF_ORDER = {"spearman", "spearman_by_group"}
 PLAIN = ("stump", "tree", "deep_tree", "linear_shrunk", "linear", "linear_free", "neighbours", "many_neighbours")
 TREES = ("forest", "extra_trees", "boosted")
 # The models of the teams by view, and what they are trained on: all rows, every second or every third.
@@ -117,7 +112,7 @@ def make_board(draft: TaskDraft, score: Callable[[bytes], float], seed: int) -> 
         enter("single feature", _shaped(draft, alone(views["plain"], seed)[1]))
         if draft.known is not None:
             known = draft.known
-            if draft.metric["name"] in BALANCED and draft.form.kind == "label":
+            if metrics.find(draft.metric["name"]).balanced and draft.form.kind == "label":
                 known = known / views["plain"].y.mean(axis=0)
             enter("ceiling", known)
     constants = [score_of(draft.hand_in(values), score) for values in _constants(draft)]
@@ -228,7 +223,7 @@ def _data(draft: TaskDraft, x: Any, test: Any) -> Data:
     step = -(-len(x) // most)
     x, y = x[::step], y[::step]
     x, test = scaled(x, test)
-    return Data(x, y, test, kind, draft.metric["name"] in BALANCED)
+    return Data(x, y, test, kind, metrics.find(draft.metric["name"]).balanced)
 
 
 def scaled(x: Any, test: Any) -> tuple[Any, Any]:
@@ -278,6 +273,7 @@ def _constants(draft: TaskDraft) -> list[Any]:
     """
     import numpy as np
 
-    if draft.form.kind != "number" or draft.test_queries or draft.metric["name"] in OF_ORDER:
+    undefined = metrics.find(draft.metric["name"]).constant_is_undefined
+    if draft.form.kind != "number" or draft.test_queries or undefined:
         return []
     return [np.tile(np.quantile(draft.y, at, axis=0), (len(draft.test_ids), 1)) for at in QUANTILES]

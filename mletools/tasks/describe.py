@@ -5,13 +5,13 @@ nor the answers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from ..grading import metrics
 from ..records.csv_files import read_columns
+from .dataset import Dataset
 from .draft import TaskDraft
-from .forms import OF_ORDER
-from .procedural.world import TaskWorld
 from .table import MISSING, NUMBER, Column, shortest
 
 SAMPLE_LINES = 4
@@ -32,30 +32,30 @@ FORMATS = {
 }
 
 
-def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
-    """The Markdown text; `definition` says in words what a metric is. The draft has a world."""
-    world = draft.world
-    assert world is not None
-    sentences = [sentence for rendered in world.rendered for sentence in rendered.notes]
+def describe(draft: TaskDraft) -> str:
+    """The Markdown text. The draft has a data set."""
+    dataset = draft.dataset
+    assert dataset is not None
+    sentences = [sentence for shown in dataset.features for sentence in shown.notes]
     sample = draft.public["sample_submission.csv"].decode().split("\n")
     train, test = draft.rows
     # fmt: off
     lines = [
-        f"# {world.title}", "",
-        " ".join(world.context), "",
+        f"# {dataset.title}", "",
+        " ".join(dataset.context), "",
         "## Task", "",
-        f"{_task(draft, world)} There are {train} {world.sample['many']} to learn from and {test} to predict.", "",
+        f"{_task(draft, dataset)} There are {train} {dataset.sample['many']} to learn from and {test} to predict.", "",
         "## Files", "",
         "The data lie in `./input/`:", "",
         f"- `train.csv`: {train} rows with {_listed(column.name for column in draft.targets)}, to learn from",
         f"- `test.csv`: {test} rows without {'it' if len(draft.targets) == 1 else 'them'}, to predict",
-        *(f"- `{name}`: {meaning}" for name, meaning in world.files.items()),
+        *(f"- `{name}`: {meaning}" for name, meaning in dataset.files.items()),
         f"- `sample_submission.csv`: a submission in the right format that {_sample(draft)}",
         "- `description.md`: this page", "",
         *([" ".join(sentences), ""] if sentences else []),
         "## Columns", "",
-        *_dictionary(draft, world), "",
-        "## Metric", "", _metric(draft, definition), "",
+        *_dictionary(draft, dataset), "",
+        "## Metric", "", _metric(draft), "",
         "## Submission", "", f"Your program must write `./submission.csv`: {_submission(draft)}", "",
         "The first lines of the sample:", "", "```", *(_short(line) for line in sample[:SAMPLE_LINES]), "```", "",
     ]
@@ -64,16 +64,16 @@ def describe(draft: TaskDraft, definition: Callable[[str], str]) -> str:
 
 
 def _sample(draft: TaskDraft) -> str:
-    if draft.form.kind == "ranked" or draft.metric["name"] in OF_ORDER:
+    if draft.form.kind == "ranked" or metrics.find(draft.metric["name"]).constant_is_undefined:
         return "ranks the rows in the order of `test.csv`"
     return "predicts a constant"
 
 
-def _task(draft: TaskDraft, world: TaskWorld) -> str:
-    if world.target.asked:
-        return world.target.asked
-    kind, labels, names, (first, *_) = draft.form.kind, draft.form.labels, draft.form.targets, world.target.columns
-    one, target = world.sample["one"], f"`{first.name}` ({first.meaning})" if first.meaning else f"`{first.name}`"
+def _task(draft: TaskDraft, dataset: Dataset) -> str:
+    if dataset.target.asked:
+        return dataset.target.asked
+    kind, labels, names, (first, *_) = draft.form.kind, draft.form.labels, draft.form.targets, dataset.target.columns
+    one, target = dataset.sample["one"], f"`{first.name}` ({first.meaning})" if first.meaning else f"`{first.name}`"
     if kind == "probabilities":
         return f"Predict the probability of each value of {target} for each {one}."
     if kind == "probability":
@@ -87,19 +87,20 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(name if name == "..." else f"`{name}`" for name in shown)
 
 
-def _metric(draft: TaskDraft, definition: Callable[[str], str]) -> str:
+def _metric(draft: TaskDraft) -> str:
     metric = draft.metric
+    known = metrics.find(metric["name"])
     params = ", ".join(f"{name} = {value}" for name, value in metric["params"].items() if name not in SIZES)
     several = ""
     if "group" in metric:
         several = f" A group is one `{metric['group']}`."
     elif metric.get("columns") == "flat":
         several = " It is computed over all cells at once."
-    elif len(draft.form.columns) > 1 and draft.form.kind in ("number", "probability") and metric["name"] != "lwlrap":
+    elif len(draft.form.columns) > 1 and draft.form.kind in ("number", "probability") and known.columns == "each":
         several = " It is computed for each column and averaged."
     direction = "Lower is better." if metric["lower_is_better"] else "Higher is better."
     named = f"`{metric['name']}`" + (f" ({params})" if params else "")
-    words = definition(metric["name"]) if "weight" in metric else WEIGHTED.sub("", definition(metric["name"]))
+    words = known.definition if "weight" in metric else WEIGHTED.sub("", known.definition)
     return f"{named}: {words}{several} {direction}"
 
 
@@ -120,7 +121,7 @@ def _short(line: str) -> str:
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 3] + "..."
 
 
-def _dictionary(draft: TaskDraft, world: TaskWorld) -> list[str]:
+def _dictionary(draft: TaskDraft, dataset: Dataset) -> list[str]:
     """The table of all columns: neighbours that differ in nothing but a number share a line."""
     train, test = (read_columns(draft.public[name]) for name in ("train.csv", "test.csv"))
     both = {name: [*train[name], *cells] for name, cells in test.items()}
@@ -136,7 +137,7 @@ def _dictionary(draft: TaskDraft, world: TaskWorld) -> list[str]:
         lines.append(_line("train", f"`{draft.targets[0].name}`", draft.targets[0].meaning, "run-length code"))
     else:
         lines += _lines("train", draft.targets, train)
-    for side in world.sides:
+    for side in dataset.sides:
         lines.append(_line(side.name, f"`{draft.form.key}`", "the row's id", ""))
         lines += _lines(side.name, side.columns, read_columns(draft.public[side.name]))
     return lines

@@ -8,8 +8,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .forms import GRADES, Form, form_of
-from .procedural.world import Rendered, Target, TaskWorld
+from ..grading import metrics
+from .dataset import Dataset, Features, Target
+from .forms import Form, form_of
 from .table import Column, Rejected, Table, csv_bytes
 
 METRICS = {
@@ -33,7 +34,7 @@ class TaskDraft:
     `test_queries` are the rows' queries of a ranking, else empty. `views` are features as numbers, by the name of the
     view: a pair of train and test, each of shape (rows, k), or (rows, units, k) for a target of units; without any they
     are made from the files. `known` are the predictions for the test rows of one who knows the rule, None if nobody does.
-    `world` is what the description tells of, None where the source has a description. `origin` is for the record's provenance.
+    `dataset` is what the description tells of, None where the source has a description. `origin` is for the record's provenance.
     """
 
     name: str
@@ -52,7 +53,7 @@ class TaskDraft:
     test_queries: list[str] = field(default_factory=list)
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     known: Any = None
-    world: TaskWorld | None = None
+    dataset: Dataset | None = None
     origin: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,37 +87,39 @@ class Question:
     parse: str = ""
 
 
-def draft_world(world: TaskWorld, rng: Any, lower_is_better: bool) -> TaskDraft:
-    """The draft of a drawn world, as its DNA asks for. Rejected when a class is too rare to be split."""
-    dna, target = world.origin["dna"], world.target
-    metric = {"name": dna["metric"], "params": {**dna["params"], **world.params}, "lower_is_better": lower_is_better}
+def draft_world(dataset: Dataset, rng: Any) -> TaskDraft:
+    """The draft of a drawn data set, as its DNA asks for. Rejected when a class is too rare to be split."""
+    dna, target = dataset.origin["dna"], dataset.target
+    known = metrics.find(dna["metric"])
+    metric = {
+        "name": known.name,
+        "params": {**dna["params"], **dataset.params},
+        "lower_is_better": known.lower_is_better,
+    }
     if dna["form"] == "number" and target.groups:
-        metric["group"] = world.origin["query_column"]
+        metric["group"] = dataset.origin["query_column"]
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
-    test = _held_out(world, dna["test_share"], rng, target.groups)
-    parse = "number" if dna["metric"] in GRADES else ""
-    return make_draft(world, Question(metric, dna["form"], parse), test, rng)
+    test = _held_out(dataset, dna["test_share"], rng, target.groups)
+    parse = "number" if known.ordered_classes else ""
+    return make_draft(dataset, Question(metric, dna["form"], parse), test, rng)
 
 
-def draft_table(table: Table, rng: Any, lower_is_better: Any) -> TaskDraft:
-    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split.
-
-    `lower_is_better` tells it by the name of a metric.
-    """
+def draft_table(table: Table, rng: Any) -> TaskDraft:
+    """The draft of a table, with a drawn metric unless the table has one. Rejected when a class is too rare to be split."""
     menu = METRICS[table.problem]
     name = table.metric or menu[rng.randint(len(menu))]
     kind = form_of(name, ["label"] if table.labels else ["number"], table.labels)
-    question = Question({"name": name, "params": {}, "lower_is_better": lower_is_better(name)}, kind)
-    world, share = world_of(table), float(rng.uniform(*TEST_SHARE))
+    question = Question({"name": name, "params": {}, "lower_is_better": metrics.lower_is_better(name)}, kind)
+    dataset, share = dataset_of(table), float(rng.uniform(*TEST_SHARE))
     if table.times:
         # No period is divided: the test begins with the first rows of one.
         begin = max(sorted(table.times)[round((1 - share) * table.rows)], min(table.times) + 1)
-        return make_draft(world, question, [at for at in range(table.rows) if table.times[at] >= begin], rng)
-    return make_draft(world, question, _held_out(world, share, rng, table.groups or twins(table)), rng)
+        return make_draft(dataset, question, [at for at in range(table.rows) if table.times[at] >= begin], rng)
+    return make_draft(dataset, question, _held_out(dataset, share, rng, table.groups or twins(table)), rng)
 
 
-def world_of(table: Table) -> TaskWorld:
+def dataset_of(table: Table) -> Dataset:
     """The table as a data set without a known rule. Of two labels the positive one becomes the last."""
     import numpy as np
 
@@ -126,17 +129,14 @@ def world_of(table: Table) -> TaskWorld:
     cells = {column.name: table.cells[column.name] for column in table.targets}
     y = [[float(labels.index(cell)) if labels else float(cell) for cell in column] for column in cells.values()]
     features = {column.name: table.cells[column.name] for column in table.features}
-    return TaskWorld(
+    return Dataset(
         name=table.name,
         title=table.title,
         context=[table.context],
         sample={"one": "row", "many": "rows"},
         modality="tabular",
-        rendered=[Rendered(columns=table.features, cells=features)],
-        target=Target(table.problem, table.targets, cells, np.array(y).T, None, "", labels),
-        plain=None,
-        right=None,
-        tilt=None,
+        features=[Features(table.features, features)],
+        target=Target(table.problem, table.targets, cells, np.array(y).T, labels=labels),
         origin=table.origin,
     )
 
@@ -147,12 +147,12 @@ def twins(table: Table) -> list[Hashable]:
     return list(zip(*cells, strict=True)) if cells else list(range(table.rows))
 
 
-def _held_out(world: TaskWorld, share: float, rng: Any, groups: Sequence[Hashable]) -> list[int]:
-    target = world.target
+def _held_out(dataset: Dataset, share: float, rng: Any, groups: Sequence[Hashable]) -> list[int]:
+    target = dataset.target
     strata = [target.labels[int(code)] for code in target.y[:, 0]] if target.problem in CLASSIFICATION else []
     if strata and len(set(strata)) < len(target.labels):
         raise Rejected("split: a class has no row")
-    return held_out(range(len(target.y)), share, rng, strata, groups, world.tilt, MIN_CLASS_ROWS)
+    return held_out(range(len(target.y)), share, rng, strata, groups, dataset.tilt, MIN_CLASS_ROWS)
 
 
 def held_out(
@@ -201,31 +201,31 @@ def held_out(
 
 
 def make_draft(
-    world: TaskWorld, question: Question, test: Sequence[int], rng: Any, key: str = "id", ids: Sequence[str] = ()
+    dataset: Dataset, question: Question, test: Sequence[int], rng: Any, key: str = "id", ids: Sequence[str] = ()
 ) -> TaskDraft:
     """The draft that holds out the rows `test`; the files' rows are shuffled. `ids` in the column `key` are drawn if empty."""
-    target, out = world.target, set(test)
+    target, out = dataset.target, set(test)
     order = [int(at) for at in rng.permutation(len(target.y))]
     train, test = [at for at in order if at not in out], [at for at in order if at in out]
     ids = list(ids) or make_ids(len(order), rng)
     targets, truth = _train_targets(target, question.form)
-    query = str(world.origin["query_column"]) if target.groups else ""
+    query = str(dataset.origin["query_column"]) if target.groups else ""
     form = Form(question.form, [column.name for column in targets], target.labels, key, query, question.parse)
-    columns, cells = _features(world, ids)
+    columns, cells = _features(dataset, ids)
     train_ids, test_ids = [ids[at] for at in train], [ids[at] for at in test]
     queries = [[target.groups[at] for at in part] if target.groups else [] for part in (train, test)]
     constant = form.constant(target.y[train], len(test), question.metric["name"])
     public: dict[str, bytes] = {
         "train.csv": _csv(key, train_ids, {**cells, **truth}, train),
         "test.csv": _csv(key, test_ids, cells, test),
-        **_side_tables(world, key, ids, rng),
-        **_assets(world, ids),
+        **_side_tables(dataset, key, ids, rng),
+        **_assets(dataset, ids),
         "sample_submission.csv": form.csv(test_ids, constant, queries[1]),
     }
-    views = {"plain": world.plain, "right": world.right}
+    views = {"plain": dataset.plain, "right": dataset.right}
     return TaskDraft(
-        name=world.name,
-        modality=world.modality,
+        name=dataset.name,
+        modality=dataset.modality,
         problem=target.problem,
         form=form,
         submission=form.submission(len(set(queries[1])) if form.kind == "ranked" else len(test)),
@@ -240,8 +240,8 @@ def make_draft(
         test_queries=queries[1],
         views={name: (view[train], view[test]) for name, view in views.items() if view is not None},
         known=None if target.known is None else target.known[test],
-        world=world,
-        origin=world.origin,
+        dataset=dataset,
+        origin=dataset.origin,
     )
 
 
@@ -275,25 +275,25 @@ def _train_targets(target: Target, kind: str) -> tuple[list[Column], dict[str, l
     return [Column(column.name, meaning, "0 or 1")], {column.name: [str(int(code)) for code in target.y[:, 0]]}
 
 
-def _features(world: TaskWorld, ids: Sequence[str]) -> tuple[list[Column], dict[str, list[str]]]:
+def _features(dataset: Dataset, ids: Sequence[str]) -> tuple[list[Column], dict[str, list[str]]]:
     """The feature columns and all their cells: the query, columns of tables, paths of files."""
     columns, cells = [], {}
-    if world.target.groups:
-        query = Column(world.origin["query_column"], world.origin["query_meaning"], number=False)
-        columns, cells = [query], {query.name: world.target.groups}
-    for rendered in world.rendered:
-        columns += rendered.columns
-        cells.update({column.name: rendered.cells[column.name] for column in rendered.columns})
-        for asset in rendered.assets:
+    if dataset.target.groups:
+        query = Column(dataset.origin["query_column"], dataset.origin["query_meaning"], number=False)
+        columns, cells = [query], {query.name: dataset.target.groups}
+    for shown in dataset.features:
+        columns += shown.columns
+        cells.update({column.name: shown.cells[column.name] for column in shown.columns})
+        for asset in shown.assets:
             columns.append(Column(asset.column, f"file: {asset.meaning}", number=False))
             cells[asset.column] = [f"{asset.folder}/{name}.{asset.ending}" for name in ids]
     return columns, cells
 
 
-def _side_tables(world: TaskWorld, key: str, ids: Sequence[str], rng: Any) -> dict[str, bytes]:
+def _side_tables(dataset: Dataset, key: str, ids: Sequence[str], rng: Any) -> dict[str, bytes]:
     """The side tables, their lines shuffled."""
     files = {}
-    for side in world.sides:
+    for side in dataset.sides:
         lines = [(name, *line) for name, of_row in zip(ids, side.rows, strict=True) for line in of_row]
         lines = [lines[at] for at in rng.permutation(len(lines))]
         header = [key, *(column.name for column in side.columns)]
@@ -301,10 +301,10 @@ def _side_tables(world: TaskWorld, key: str, ids: Sequence[str], rng: Any) -> di
     return files
 
 
-def _assets(world: TaskWorld, ids: Sequence[str]) -> dict[str, bytes]:
+def _assets(dataset: Dataset, ids: Sequence[str]) -> dict[str, bytes]:
     return {
         f"{asset.folder}/{name}.{asset.ending}": content
-        for rendered in world.rendered
-        for asset in rendered.assets
+        for shown in dataset.features
+        for asset in shown.assets
         for name, content in zip(ids, asset.contents, strict=True)
     }

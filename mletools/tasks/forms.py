@@ -17,32 +17,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..grading import metrics
 from .table import csv_bytes, shortest
 
 KINDS = ("label", "number", "probability", "probabilities", "tagset", "mask", "ranked", "text", "other")
 CLASSES = ("label", "probability", "probabilities")
 PARSES = {"label": "label", "tagset": "tagset", "mask": "rle", "ranked": "ranked", "text": "text"}
-# Metrics that read a probability in each target column; other metrics of numbers are for regression.
-EACH_PROBABILITY = {"auroc", "weighted_auroc", "average_precision", "brier_score", "gini", "probabilistic_f1"}
-EACH_PROBABILITY |= {"multilabel_log_loss"}
-JOINT_PROBABILITY = {"log_loss", "balanced_log_loss"}
-# Metrics that read numbers and grade ordered classes.
-GRADES = {"quadratic_weighted_kappa"}
-# Metrics without a value for constant predictions.
-OF_ORDER = {"spearman", "spearman_by_group"}
 DECIMALS = 6
 TAGS_COLUMN, RANKED_COLUMN = "tags", "ranking"
 
 
 def form_of(metric: str, reads: Sequence[str], labels: Sequence[str]) -> str:
     """The kind of form (one of KINDS) for a metric that reads cells of the kinds `reads`; `labels`: of the target."""
-    if metric in JOINT_PROBABILITY:
-        return "probabilities"
-    if metric in EACH_PROBABILITY:
-        return "probability"
-    if "label" in reads or (metric in GRADES and labels):
+    known = metrics.METRICS.get(metric)  # none: the metric is code
+    if known and known.predicts:
+        return known.predicts
+    if "label" in reads or (known and known.ordered_classes and labels):
         return "label"
     return "number" if "number" in reads else "other"
+
+
+def written_as(metric: metrics.Metric) -> str:
+    """The kind of form for a metric of classes without an order: where form_of knows none, the kind of cells that it reads."""
+    kind = form_of(metric.name, metric.parse, ())
+    return metric.parse[0] if kind == "other" else kind
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Form:
         """The same prediction for each of `rows` rows, from the training rows' targets `y`.
 
         The most frequent class or tag, uniform probabilities, the mean, the pixels that are set most often. For a metric
-        of order, which a constant does not have: the rows in their order.
+        without a value for constants: the numbers of the rows.
         """
         import numpy as np
 
@@ -117,8 +115,8 @@ class Form:
             return np.tile(np.where(shares >= np.quantile(shares, 0.9), 1.0, 0.0), (rows, 1))
         if self.kind == "ranked":
             return np.zeros((rows, 1))
-        if metric in OF_ORDER:
-            return np.arange(1.0, rows + 1)[:, None]
+        if metrics.find(metric).constant_is_undefined:
+            return np.tile(np.arange(1.0, rows + 1)[:, None], len(shares))
         return np.tile(np.round(shares, 4), (rows, 1))
 
     def csv(self, ids: Sequence[str], predictions: Any, queries: Sequence[str] = ()) -> bytes:

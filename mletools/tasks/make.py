@@ -3,15 +3,16 @@
 An index does not depend on any other index, so the work can be cut among processes and taken up again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..grading import check_task, score_bytes
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from .baselines import Score, libraries, make_board
+from .baselines import libraries, make_board
 from .describe import describe
 from .draft import TaskDraft, draft_table, draft_world
 from .folder import ANSWERS, size
@@ -19,10 +20,10 @@ from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
 from .record import Parts, finish
-from .soundness import CHECKS, Case, Trial, examine, require
+from .soundness import CHECKS, Case, Trial, Trials, examine, require
 from .sources import SOURCES
 from .table import Rejected, generator
-from .thresholds import medal_stability, pick_thresholds
+from .thresholds import leaderboard_thresholds, medal_stability, pick_thresholds
 
 LEADERBOARD = "private/leaderboard.csv"
 MOST_ATTEMPTS = 40
@@ -31,22 +32,6 @@ COSTLY = ("runs_in_time",)
 NOT_REQUIRED = ("medals_stable",)
 # How far a draft came, in this order.
 STAGES = ("drawn", "generated", "evaluated", "checked")
-
-
-@dataclass(frozen=True)
-class Marking:
-    """What making a task needs of the grading room and of a sandbox, which this room must not import.
-
-    score: see baselines.Score. lower_is_better(metric's name). definition(metric's name) says in words what it is.
-    medals(scores, lower is better): the thresholds of a leaderboard by the name of the medal, the median among them.
-    trial(record, public files by name, answers): a standard solution's run in a sandbox; None: none is tried.
-    """
-
-    score: Score
-    lower_is_better: Callable[[str], bool]
-    definition: Callable[[str], str]
-    medals: Callable[[Sequence[float], bool], dict[str, float]]
-    trial: Callable[[Mapping[str, Any], Mapping[str, Any], Any], Trial] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,37 +80,54 @@ def make_task(
     index: int,
     seed: int,
     data: Path,
-    marking: Marking,
+    trials: Trials | None = None,
     shape: Shape = Shape(),
     first: int = 0,
     most_attempts: int = MOST_ATTEMPTS,
 ) -> Made:
     """Task `index` of a source, its folder under `data`: of the attempts from `first` on, the first sound draft.
 
+    With `trials` a standard solution is tried on each draft that passes the other checks.
     NoTask when there is none in `most_attempts`, ToolError when the source is unknown or the folder is in the way or cannot be written.
     """
     if source not in SOURCES:
         raise ToolError(f"unknown source {source!r}: see tasks.sources")
     dropped: list[Dropped] = []
     for attempt in range(first, first + most_attempts):
-        draft = _Attempt(source, index, seed, attempt, data, marking, shape)
+        draft = _Attempt(source, index, seed, attempt, data, trials, shape)
         try:
             record = draft.record()
         except Rejected as rejected:
             dropped.append(Dropped(attempt, draft.stage, rejected.reason, draft.drawn))
         else:
+            check_task(record)
             return Made(record, dropped, draft.trial, draft.samples, draft.size)
     raise NoTask(dropped)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes procedural tasks and tasks of real tables; see make_task. Picklable."""
+
+    seed: int
+    data: Path
+    shape: Shape
+    trials: Trials | None
+
+    def __call__(self, place: tuple[str, int], first: int = 0) -> Made:
+        """The task of a source and an index: that of the first attempt from `first` on that passes the checks."""
+        source, index = place
+        return make_task(source, index, self.seed, self.data, self.trials, self.shape, first)
 
 
 class _Attempt:
     """One draft on its way to a task; `stage`, `drawn` and `trial` tell how far it came. Rejected where it ends early."""
 
     def __init__(
-        self, source: str, index: int, seed: int, attempt: int, data: Path, marking: Marking, shape: Shape
+        self, source: str, index: int, seed: int, attempt: int, data: Path, trials: Trials | None, shape: Shape
     ) -> None:
         self.source, self.index, self.seed, self.attempt = source, index, seed, attempt
-        self.data, self.marking, self.shape = data, marking, shape
+        self.data, self.trials, self.shape = data, trials, shape
         self.derived = derive_seed(seed, source, index, attempt)
         self.stage = STAGES[0]
         self.trial: Trial | None = None
@@ -137,23 +139,23 @@ class _Attempt:
         rng = generator(self.derived)
         draft = self._draft(rng)
         self.stage, self.samples = "generated", sum(draft.rows)
-        lower, score = draft.metric["lower_is_better"], partial(self.marking.score, draft.grading, draft.answers)
+        lower, score = draft.metric["lower_is_better"], partial(score_bytes, draft.grading, draft.answers)
         grading: dict[str, Any] = {**draft.grading, "answers": ANSWERS}
         private: dict[str, bytes] = {ANSWERS: draft.answers}
         board = make_board(draft, score, self.derived)
         scores = [team[1] for team in board.teams]
         if draft.views:
             private[LEADERBOARD], grading["leaderboard"] = board.csv, LEADERBOARD
-            baselines, thresholds = board.ladder, self.marking.medals(scores, lower)
+            baselines, thresholds = board.ladder, leaderboard_thresholds(scores, lower)
         else:
             baselines, thresholds = board.baselines, pick_thresholds(board.ladder[0]["score"], scores, lower)
         grading["thresholds"] = thresholds
         medals = [board.nearest(thresholds[medal]) for medal in ("gold", "bronze")]
-        stability = medal_stability(draft.grading, draft.answers, medals, thresholds, self.marking.score)
+        stability = medal_stability(draft.grading, draft.answers, medals, thresholds)
         self.stage = "evaluated"
         parts = Parts(
             name=draft.name,
-            description=describe(draft, self.marking.definition),
+            description=describe(draft),
             modality=draft.modality,
             problem=draft.problem,
             public=draft.public,
@@ -161,14 +163,14 @@ class _Attempt:
             grading=grading,
             provenance=self._provenance(baselines, stability, draft.origin),
         )
-        return self._finish(parts)
+        return self._finish(parts, draft)
 
     def _draft(self, rng: Any) -> TaskDraft:
         if self.source in TABLES:
-            return draft_table(TABLES[self.source](rng), rng, self.marking.lower_is_better)
+            return draft_table(TABLES[self.source](rng), rng)
         world = draw_world(self.source, rng, self.shape.samples, self.shape.mutations)
         self.drawn = world.origin
-        return draft_world(world, rng, self.marking.lower_is_better(world.origin["dna"]["metric"]))
+        return draft_world(world, rng)
 
     def _provenance(
         self, baselines: list[dict[str, Any]], stability: dict[str, Any], origin: dict[str, Any]
@@ -177,17 +179,16 @@ class _Attempt:
         made = {"baselines": baselines, "medal_stability": stability, "trained_with": libraries()}
         return {**place, **made, **origin}
 
-    def _finish(self, parts: Parts) -> dict[str, Any]:
+    def _finish(self, parts: Parts, draft: TaskDraft) -> dict[str, Any]:
         def check(record: Mapping[str, Any]) -> None:
             def tried() -> Trial:
-                assert self.marking.trial is not None
-                self.trial = self.marking.trial(record, parts.public, answers)
+                assert self.trials is not None
+                self.trial = self.trials(record, draft.public, draft.answers)
                 return self.trial
 
-            answers = parts.private[ANSWERS]
-            assert isinstance(answers, bytes)
-            score = partial(self.marking.score, record, answers)
-            case = Case(record, parts.files, score, tried if self.marking.trial else None)
+            case = Case(
+                record, parts.files, partial(score_bytes, record, draft.answers), tried if self.trials else None
+            )
             found: dict[str, str] = {}
             recorded_only = NOT_REQUIRED if self.source in TABLES else ()
             # A draft that fails a cheap check is not worth a run in a sandbox.

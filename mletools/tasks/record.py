@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..grading import score_bytes
 from ..records.ids import content_id
-from .baselines import Score, libraries, make_board
+from .baselines import libraries, make_board
 from .draft import TaskDraft
 from .folder import Content, content_digest, private_files, write_folder
 from .soundness.case import Case
@@ -48,10 +49,10 @@ class Parts:
 
 
 def rate(
-    draft: TaskDraft, score: Score, seed: int, lower_is_better: bool
+    draft: TaskDraft, seed: int, lower_is_better: bool
 ) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
     """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
-    board = make_board(draft, partial(score, draft.grading, draft.answers), seed)
+    board = make_board(draft, partial(score_bytes, draft.grading, draft.answers), seed)
     dummy = board.ladder[0]["score"]
     thresholds = pick_thresholds(dummy, [score for _, score in board.teams], lower_is_better)
     return board.baselines, thresholds, libraries()

@@ -6,11 +6,12 @@ It tells what a solver must not know. Not covered: many tasks at once (jq does t
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..records.columns import blocks
 from ..records.csv_files import CsvError, read_rows
 from ..records.errors import ToolError
+from ..records.task import Task
 
 HEAD_LINES = 5
 WIDTH = 24
@@ -20,7 +21,7 @@ STORY = 110  # columns
 HEAD_PADDING = 2  # that tabulate adds to the name of a column
 
 
-def show(task: Mapping[str, Any], folder: Path, room: int | None = None) -> str:
+def show(task: Task, folder: Path, room: int | None = None) -> str:
     """The text about a task whose files lie in `folder`, in `room` columns. ToolError: train.csv cannot be read."""
     provenance = task["provenance"]
     rule = str(provenance.get("hidden_rule", "none is known")).replace("; ", "\n").split("\n")
@@ -102,11 +103,12 @@ def _mutations(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield f"mutation {name}{shown}" + (f": {each['effect']}" if each.get("effect") else "")
 
 
-def _ladder(task: Mapping[str, Any]) -> Iterator[str]:
+def _ladder(task: Task) -> Iterator[str]:
     """A line for each baseline and threshold from worst to best, with a bar between the worst and the best of them."""
     sign = -1 if task["metric"]["lower_is_better"] else 1
     rungs = [(entry["name"], entry["score"]) for entry in task["provenance"].get("baselines", [])]
-    rungs += [(f"--- {name} ---", score) for name, score in task.get("thresholds", {}).items()]
+    thresholds = cast(dict[str, float], task.get("thresholds", {}))
+    rungs += [(f"--- {name} ---", score) for name, score in thresholds.items()]
     if not rungs:
         return
     rungs.sort(key=lambda rung: sign * rung[1])

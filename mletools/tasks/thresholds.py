@@ -4,10 +4,11 @@ Not covered: training the baselines.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ..grading import Leaderboard, score_bytes
 from ..records.csv_files import read_rows
 from ..records.errors import RecordError
 from .table import Rejected, csv_bytes
@@ -37,6 +38,11 @@ def pick_thresholds(dummy: float, scores: Sequence[float], lower_is_better: bool
     return {name: picked[name] for name in NAMES}
 
 
+def leaderboard_thresholds(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
+    """The median and the medals of a leaderboard with these scores."""
+    return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
+
+
 def ordered(dummy: float, thresholds: dict[str, float], lower_is_better: bool) -> bool:
     """Whether dummy < median < bronze < silver < gold in the metric's direction. SandMLE eq. 1."""
     sign = -1 if lower_is_better else 1
@@ -49,7 +55,6 @@ def medal_stability(
     answers: bytes,
     medals: Sequence[bytes],
     thresholds: Mapping[str, float],
-    score: Callable[[Mapping[str, Any], bytes, bytes], float],
 ) -> dict[str, float | int]:
     """{gap, standard_error, rows_needed}: is gold further from bronze than the choice of the test rows moves a score?
 
@@ -76,7 +81,7 @@ def medal_stability(
         for kept, (columns, rows) in zip(scores, submissions, strict=True):
             guess = _resampled(columns, [[line for key in keys[name] for line in rows[key]] for name in chosen], [])
             try:
-                value = float(score(grading, truth, guess))
+                value = float(score_bytes(grading, truth, guess))
             except (ValueError, RecordError):  # undefined on these rows, such as a class that is not among them
                 continue
             if math.isfinite(value):

@@ -42,6 +42,21 @@ def test_every_metric_has_a_case() -> None:
     assert len(METRICS) >= 60
 
 
+@pytest.mark.parametrize("name", sorted(name for name in METRICS if METRICS[name].parse == ("number",)))
+def test_metrics_without_a_value_for_constants_say_so(name: str) -> None:
+    metric = METRICS[name]
+    case = MAKE[name](np.random.RandomState(1), 24)
+    for constant in (1.0, 0.5):
+        row = np.arange(case.truth.shape[1]) + constant if metric.columns == "joint" else constant
+        guess = np.broadcast_to(np.asarray(row, dtype=float), np.shape(case.guess)).copy()
+        try:
+            score(name, case, case.truth, guess)
+            undefined = False
+        except Undefined as reason:
+            undefined = "all the same" in str(reason)
+        assert undefined == metric.constant_is_undefined, constant
+
+
 @pytest.mark.parametrize("name", sorted(METRICS))
 @few
 @given(seed=seeds, rows=st.integers(8, 40))

@@ -459,7 +459,6 @@ def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form:
 
 def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
     """The first procedural task of that modality and problem with few samples, written to `folder`."""
-    from mletools.grading.metrics import lower_is_better
     from mletools.tasks.draft import draft_world
     from mletools.tasks.procedural.draw import draw_world
     from mletools.tasks.table import Rejected, generator
@@ -470,7 +469,7 @@ def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
             world = draw_world(modality, draws, samples=(50, 60))
             if world.target.problem != problem:
                 continue
-            challenge = draft_world(world, draws, lower_is_better(world.origin["dna"]["metric"]))
+            challenge = draft_world(world, draws)
         except Rejected:
             continue
         for name, content in challenge.public.items():

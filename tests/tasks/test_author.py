@@ -6,7 +6,6 @@ import pytest
 from conftest import records, run_command
 
 from mletools import prompts
-from mletools.grading import metrics
 from mletools.models import Request
 from mletools.records.errors import ToolError
 from mletools.simulated import author
@@ -30,8 +29,7 @@ def test_every_story_makes_a_specification_and_a_script(at):
         modalities="",
         metrics="",
     )
-    offered = {"mae": (metrics.find("mae").definition, True)}
-    wanted = read_specification(json_of(ask("strategist.specification", prompt), dict), 60, offered)
+    wanted = read_specification(json_of(ask("strategist.specification", prompt), dict), 60)
     assert wanted.columns == [author.STORIES[at][4][0]] and len(wanted.features) == 4
     code = code_of(ask("developer", f"```json\n{wanted.text}\n```"))
     assert "total, tested = 60, round(60 / 6)" in code and all(name in code for name in wanted.features)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mletools.grading import metrics
 from mletools.tasks.describe import describe, values_of
 from mletools.tasks.draft import draft_table
 from mletools.tasks.forms import Form, constant_cells
@@ -65,10 +66,10 @@ def rows_of(content):
 
 
 def test_groups_stay_together_and_the_test_is_later():
-    draft = draft_table(table(groups=[str(at // 6) for at in range(60)]), generator(1), lambda _: False)
+    draft = draft_table(table(groups=[str(at // 6) for at in range(60)]), generator(1))
     sides = [{int(float(row[1]) * 2) // 6 for row in rows_of(draft.public[name])} for name in ("train.csv", "test.csv")]
     assert sides[0] and sides[1] and not sides[0] & sides[1]
-    draft = draft_table(table(times=[-at for at in range(60)]), generator(1), lambda _: False)
+    draft = draft_table(table(times=[-at for at in range(60)]), generator(1))
     train, test = ([float(row[1]) for row in rows_of(draft.public[name])] for name in ("train.csv", "test.csv"))
     assert min(train) > max(test) and draft.rows == (len(train), len(test))
 
@@ -76,16 +77,16 @@ def test_groups_stay_together_and_the_test_is_later():
 def test_the_positive_label_is_the_last():
     seen = {}
     for seed in range(30):
-        draft = draft_table(table(), generator(seed), lambda _: False)
+        draft = draft_table(table(), generator(seed))
         assert draft.form.labels == ["yes", "no"]
         seen[draft.form.kind] = draft
     train = rows_of(seen["probability"].public["train.csv"])
     assert all((row[2] == "1") == (int(float(row[1]) * 2) % 2 == 0) for row in train)  # 1 is "no"
-    text = describe(seen["probability"], lambda name: f"definition of {name}.")
+    text = describe(seen["probability"])
     assert "Predict the probability that `y` (whether it is ill) is `no` for each row." in text
     assert f"There are {seen['probability'].rows[0]} rows to learn from" in text
     assert "| train, test | `x` | width of the leaf | 0 to 29.5 cm |" in text
-    assert "definition of auroc. Higher is better." in text
+    assert f"`auroc`: {metrics.find('auroc').definition.partition(',')[0]}" in text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from conftest import ROOT
 from planted import Small, clean
 
-from mletools.grading import metrics
 from mletools.tasks.describe import describe
 from mletools.tasks.draft import draft_world
 from mletools.tasks.procedural.dna import MODALITIES
@@ -98,10 +97,10 @@ def test_fresh_descriptions_are_true(modality: str) -> None:
         rng = generator(900 + seed)
         try:
             world = draw_world(modality, rng, (50, 60))
-            draft = draft_world(world, rng, metrics.lower_is_better(world.origin["dna"]["metric"]))
+            draft = draft_world(world, rng)
         except Rejected:
             continue
-        text = describe(draft, lambda name: metrics.find(name).definition)
+        text = describe(draft)
         task = {"description": text, "provenance": {}, "answers": "private/answers.csv", **draft.grading}
         files = {
             **{f"public/{name}": content for name, content in draft.public.items()},

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,17 @@ import pytest
 from conftest import BIN, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
 
-from mletools.grading import check_direction, check_task, grade, metrics, score_bytes
-from mletools.making.importing import _warn_of_copies
+from mletools.grading import check_task, grade, metrics
 from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.columns import is_number, read_columns
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
+from mletools.tasks.importing.copies import copies_of
 from mletools.tasks.importing.modality import modality_of
-from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
+from mletools.tasks.importing.options import Candidate, ImportOptions
 from mletools.tasks.importing.task import import_task
 from mletools.tasks.table import Rejected
 from mletools.tasks.tree import files_below, listed, spelled_out
-
-GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
 
 
 def lines(path: Path) -> list[dict[str, str]]:
@@ -156,7 +153,7 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatc
     source = bench(tmp_path / "data")
     monkeypatch.setattr(os, "link", refuse)
     candidate = Candidate("mle-bench", "spaceship-titanic", source)
-    task, notes = import_task(candidate, ImportOptions(), tmp_path, GRADING)
+    task, notes = import_task(candidate, ImportOptions(), tmp_path)
     folder = check_folder(task, tmp_path)
     assert notes == [] and not (folder / "public" / "train.csv").samefile(source / "prepared/public/train.csv")
 
@@ -593,6 +590,30 @@ def test_the_metric_of_a_table_follows_from_its_target_or_is_asked_for(tmp_path:
     assert task["submission"]["target"] == ["prob_no", "prob_yes"]
 
 
+@pytest.mark.parametrize("name", ["pearson", "kendall_tau", "spearman"])
+def test_a_table_has_medals_by_a_metric_without_a_value_for_constants(name: str, tmp_path: Path) -> None:
+    path = kaggle(tmp_path / "raw") / "train.csv"
+    (task,), told = imported(path, "--target", "y", "--metric", name, cwd=tmp_path)
+    folder = check_folder(task, tmp_path)
+    assert told == [] and set(task["thresholds"]) == {"median", "bronze", "silver", "gold"}
+    assert "that ranks the rows in the order of `test.csv`" in task["description"]
+    assert grade(task, folder, (folder / "public" / "sample_submission.csv").read_bytes()).valid
+
+
+def test_every_target_has_values_that_differ_where_constants_have_no_value(tmp_path: Path) -> None:
+    lines = [f"{at},{at * 37 % 101},{at * 37 % 101 + at % 5},{at % 7 - at * 37 % 101}" for at in range(101)]
+    (tmp_path / "two.csv").write_text("\n".join(["id,x,a,b", *lines]) + "\n")
+    (task,), told = imported("two.csv", "--target", "a", "--target", "b", "--metric", "spearman", cwd=tmp_path)
+    folder = check_folder(task, tmp_path)
+    assert told == [] and "thresholds" in task
+    assert grade(task, folder, (folder / "public" / "sample_submission.csv").read_bytes()).valid
+
+
+def test_a_folder_without_answers_has_medals_by_such_a_metric(tmp_path: Path) -> None:
+    (task,), told = imported(kaggle(tmp_path / "raw"), "--metric", "pearson", "--target", "y", cwd=tmp_path)
+    assert "thresholds" in task, told
+
+
 @pytest.mark.slow
 def test_tables_in_other_files(tmp_path: Path) -> None:
     import pandas as pd
@@ -920,13 +941,10 @@ def test_a_table_of_an_installed_package_is_named(tmp_path: Path, monkeypatch: p
     text = "\n".join(";".join(map(str, row)) for row in values)
     write(home, {"crabs/data/x.txt": f"a;b;c;d\n{text}\n", "crabs/y.csv": "1,2\n", "plotnine/data/z.dat": text})
     write(tmp_path, {"own.csv": table("pqrs", values), "other.csv": table("pq", [[at, at] for at in range(80)])})
-    said: list[str] = []
     monkeypatch.setattr(sys, "path", [str(home)])
-    run = SimpleNamespace(say=said.append)
     candidates = [Candidate("table", name, tmp_path / f"{name}.csv") for name in ("own", "other")]
-    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
     told = f"own: its answers are public, the same values are in {home}/crabs/data/x.txt and 1 more"
-    assert said == [f"{told} (programs can read it: run the task where it is not installed)"]
+    assert list(copies_of(candidates)) == [f"{told} (programs can read it: run the task where it is not installed)"]
     shutil.rmtree(home / "crabs")
-    _warn_of_copies(run, candidates)  # type: ignore[arg-type]
-    assert said[1].endswith(f"the same values are in {home}/plotnine/data/z.dat (hidden from programs)")
+    (said,) = copies_of(candidates)
+    assert said.endswith(f"the same values are in {home}/plotnine/data/z.dat (hidden from programs)")

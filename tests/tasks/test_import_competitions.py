@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from competition_builders import ENTRIES, Draws, answers_of, guess_of, record_of, table
 
-from mletools.grading import check_direction, check_task, metrics, score_bytes
+from mletools.grading import metrics
 from mletools.grading.answers import answer_spec
 from mletools.tasks.importing.layouts import PREPARED
-from mletools.tasks.importing.options import Candidate, Grading, ImportOptions
+from mletools.tasks.importing.options import Candidate, ImportOptions
 from mletools.tasks.importing.prepared import HABITS
 from mletools.tasks.importing.task import import_task
 
-GRADING = Grading(score_bytes, check_task, check_direction, metrics.find)
 NAMES = [f"{each['benchmark']}/{each['competition']}" for each in ENTRIES]
 BY_NAME = dict(zip(NAMES, ENTRIES, strict=True))
 TRUTH = {"0": "False", "1": "True"}
@@ -91,7 +90,7 @@ def imported(name: str, root: Path, change: Callable[[list[str]], list[str]]) ->
     entry = BY_NAME[name]
     candidate = Candidate(entry["benchmark"], entry["competition"], folder_of(name, root, change))
     options = ImportOptions(thresholds="none", lower_is_better=entry["metric"]["lower_is_better"])
-    return import_task(candidate, options, root / "tasks", GRADING)[0]
+    return import_task(candidate, options, root / "tasks")[0]
 
 
 @pytest.mark.parametrize("name", NAMES)

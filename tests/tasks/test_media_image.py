@@ -86,14 +86,14 @@ def dense(problem, seed, rows=40, mutations=None, noise=0.1):
     return image.DENSE[problem](SCENARIO, rows, mutations or {}, noise, generator(seed))
 
 
-def challenge(problem, metric, form, seed, lower_is_better):
+def challenge(problem, metric, form, seed):
     draws = generator(seed)
     made = image.DENSE[problem](SCENARIO, 60, {"blur": 0.4, "rotation": 0.5}, 0.1, draws)
     dna = {
         "modality": "image", "problem": problem, "metric": metric, "form": form, "params": {}, "test_share": 0.33,
         "mutations": [],
     }  # fmt: skip
-    return draft_world(_dense("name", [], dna, SCENARIO, made), draws, lower_is_better)
+    return draft_world(_dense("name", [], dna, SCENARIO, made), draws)
 
 
 def skill(view, made, rows):
@@ -219,7 +219,7 @@ def test_every_rule_of_the_menus_is_drawn():
 
 @pytest.mark.parametrize("metric", ["dice_mean", "dice_global", "fbeta_mask"])
 def test_masks_are_graded_in_their_order(metric):
-    made = challenge("segmentation", metric, "mask", 4, False)
+    made = challenge("segmentation", metric, "mask", 4)
     known = made.known
     assert score_bytes(made.grading, made.answers, made.answers) == 1.0
     assert score_bytes(made.grading, made.answers, made.hand_in(known)) > 0.85
@@ -240,9 +240,9 @@ def test_runs_of_a_mask_count_pixels_row_by_row_from_one():
     assert "row by row from 1" in made.rendered.notes[1]
 
 
-@pytest.mark.parametrize(("metric", "lower"), [("rmse", True), ("mae", True), ("r2", False)])
-def test_knowing_the_texture_scores_well(metric, lower):
-    made = challenge("reconstruction", metric, "number", 6, lower)
+@pytest.mark.parametrize("metric", ["rmse", "mae", "r2"])
+def test_knowing_the_texture_scores_well(metric):
+    made = challenge("reconstruction", metric, "number", 6)
     score = score_bytes(made.grading, made.answers, made.hand_in(made.known))
     assert score > 0.95 if metric == "r2" else score < 0.2 * made.y.std()
 

@@ -10,11 +10,11 @@ import pytest
 from conftest import records, run_command
 from import_builders import leaderboard, table, write
 
-from mletools.grading import check_direction, check_task, grade, metrics
+from mletools.grading import grade
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.tasks.folder import data_digest, private_digest
-from mletools.tasks.importing.options import Grading, ImportOptions
+from mletools.tasks.importing.options import ImportOptions
 from mletools.tasks.importing.task import seal_task
 from mletools.tasks.table import Rejected
 
@@ -179,15 +179,15 @@ def test_files_that_must_be_there(tmp_path: Path) -> None:
     assert sealed(tmp_path, FERRY, code=1)[1] == [f"mle-import: ferry.json:1: {reason}"]
 
 
-def test_answers_that_do_not_score_as_perfect(tmp_path: Path) -> None:
+def test_answers_that_do_not_score_as_perfect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ferry(tmp_path)
-    grading = Grading(lambda *_: 0.25, check_task, check_direction, metrics.find)
+    monkeypatch.setattr("mletools.tasks.importing.task.score_bytes", lambda *_: 0.25)
     reason = (
         "the answers as a submission score 0.25, a perfect auroc is 1: "
         "do submission, answer_parse and metric.params describe the answers?"
     )
     with pytest.raises(Rejected, match=re.escape(reason)):
-        seal_task(FERRY, ImportOptions(), tmp_path, grading)
+        seal_task(FERRY, ImportOptions(), tmp_path)
 
 
 def test_text_that_is_no_record(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from challenge_builders import challenge_of, rule_of
 from conftest import ROOT, TESTS, mostly_slow, records, run_command
 
 import mletools
+from mletools.commands.gen_task import _unlike
 from mletools.grading import metrics, score_bytes
-from mletools.making.summary import Summary
-from mletools.making.tasks import _medals, _unlike
 from mletools.records import schema
 from mletools.records.ids import derive_seed
 from mletools.tasks.baselines import make_board
@@ -27,7 +26,7 @@ from mletools.tasks.draft import draft_world
 from mletools.tasks.folder import content_digest, data_digest
 from mletools.tasks.forms import rle
 from mletools.tasks.likeness import likeness
-from mletools.tasks.make import Dropped, Made, Marking, NoTask, make_task
+from mletools.tasks.make import Dropped, Made, NoTask, make_task
 from mletools.tasks.procedural.dna import METRICS, MODALITIES, MUTATIONS, SAMPLES, SKEWED
 from mletools.tasks.procedural.draw import MEDIA, begin, draw_world, medium, scenarios
 from mletools.tasks.procedural.media import columns
@@ -37,9 +36,9 @@ from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number, divisible
 from mletools.tasks.show import show
 from mletools.tasks.soundness import Case, examine, failures, read_case
+from mletools.tasks.summary import Summary
 from mletools.tasks.table import Rejected, generator
-
-MARKING = Marking(score_bytes, metrics.lower_is_better, lambda name: metrics.find(name).definition, _medals)
+from mletools.tasks.thresholds import leaderboard_thresholds
 
 
 def score_of(challenge, submission):
@@ -385,7 +384,7 @@ def test_every_form_of_every_problem_can_be_handed_in():
         draws = generator(seed)
         try:
             world = draw_world(modality, draws)
-            challenge = draft_world(world, draws, metrics.lower_is_better(key[1]))
+            challenge = draft_world(world, draws)
         except Rejected:
             continue
         known = score_of(challenge, challenge.hand_in(challenge.known))
@@ -458,7 +457,7 @@ class MadeWhenAsked(dict):
         self.data = data
 
     def __missing__(self, modality):
-        self[modality] = make_task(modality, 0, 11, self.data, MARKING)
+        self[modality] = make_task(modality, 0, 11, self.data)
         return self[modality]
 
 
@@ -484,7 +483,7 @@ def test_a_task_of_every_modality(modality, made, data):
     assert {told.partition(":")[0] for told in record["provenance"]["sanity"].values()} <= {"passed", "skipped"}
     board = table((folder / record["leaderboard"]).read_bytes())
     scores = [float(row["score"]) for row in board]
-    assert record["thresholds"] == _medals(scores, record["metric"]["lower_is_better"])
+    assert record["thresholds"] == leaderboard_thresholds(scores, record["metric"]["lower_is_better"])
     assert len(record["provenance"]["mutations"]) == 3
     assert 50 <= each.samples <= 200 and each.size > 1000
 
@@ -504,9 +503,9 @@ def test_a_description_tells_the_files_and_no_secret(modality, made):
 
 @pytest.mark.slow
 def test_same_seed_same_bytes_whatever_came_before(made, tmp_path):
-    again = make_task("audio", 0, 11, tmp_path, MARKING)
+    again = make_task("audio", 0, 11, tmp_path)
     assert again.record == made["audio"].record
-    other = make_task("audio", 1, 11, tmp_path, MARKING)
+    other = make_task("audio", 1, 11, tmp_path)
     assert other.record["data"]["digest"] != again.record["data"]["digest"]
 
 
@@ -586,7 +585,7 @@ def test_leaks_in_a_ranking_are_found():
     """The rows of a query are what is ranked: their order and the sample's lists may not tell which are worth finding."""
     seed = next(at for at in range(500) if begin("tabular", generator(at), SAMPLES, MUTATIONS)[1]["form"] == "ranked")
     draws = generator(seed)
-    challenge = draft_world(draw_world("tabular", draws), draws, False)
+    challenge = draft_world(draw_world("tabular", draws), draws)
     query = challenge.submission["id"][0]
     test, found = table(challenge.public["test.csv"]), table(challenge.answers)
     worth = {item for row in found for item in row["ranking"].split()}
@@ -660,7 +659,7 @@ def test_examples_are_what_their_seed_makes(record):
     assert data_digest(folder, record["data"]["public"], record["answers"]) == record["data"]["digest"]
     draws = generator(derive_seed(place["seed"], place["source"], place["index"], place["attempt"]))
     world = draw_world(place["source"], draws, (50, 60))
-    challenge = draft_world(world, draws, record["metric"]["lower_is_better"])
+    challenge = draft_world(world, draws)
     there = {path.relative_to(folder / "public").as_posix(): path for path in (folder / "public").rglob("*.*")}
     assert set(there) == {*challenge.public, "description.md"}
     changed = [name for name, content in challenge.public.items() if there[name].read_bytes() != content]

@@ -20,22 +20,24 @@ from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
 from mletools.cli_options import options as add_options
-from mletools.grading import check_task, grade, metrics, score_bytes
-from mletools.making import roles
-from mletools.making.options import LlmOptions, TaskRole
-from mletools.making.roles import LlmMaker, ScriptBox, open_maker
+from mletools.grading import check_task, grade, metrics
 from mletools.models.options import RoleOptions
 from mletools.records import schema
 from mletools.records.errors import ToolError
+from mletools.rollout import task_models
+from mletools.rollout.task_models import open_maker
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
 from mletools.scoring.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
+from mletools.tasks.forms import written_as
+from mletools.tasks.options import LlmOptions, TaskRole
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, replies, scripts
 from mletools.tasks.roles.asking import Faulty, Talk
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
-from mletools.tasks.roles.specification import FORMS, PARSES, Specification, read_specification
+from mletools.tasks.roles.maker import LlmMaker, ScriptBox
+from mletools.tasks.roles.specification import OFFERED, PARSES, Specification, read_specification
 from mletools.tasks.roles.writer import problem_of
 from mletools.tasks.table import Rejected, generator
 
@@ -59,7 +61,7 @@ def place(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> 
         assert backend == "auto"
         yield sandbox
 
-    monkeypatch.setattr(roles, "open_sandbox", shared)
+    monkeypatch.setattr(task_models, "open_sandbox", shared)
     lines = [json.dumps(seed_task(tmp_path / "seeds", name)) for name in ("winery", "harbour")]
     (tmp_path / "seeds" / "tasks.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
@@ -454,7 +456,7 @@ SPECIFICATIONS = [
 def test_a_specification_is_checked(change: dict[str, Any], told: str) -> None:
     value = scripted.specification('"n_samples": the number 60', **change)
     with pytest.raises(Faulty) as fault:
-        read_specification(value, 60, roles.offered_metrics())
+        read_specification(value, 60)
     assert told in str(fault.value)
 
 
@@ -561,9 +563,9 @@ class Told(Exception):
 @pytest.fixture(scope="module")
 def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     """What the good strategist and the good developer make."""
-    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60, roles.offered_metrics())
+    wanted = read_specification(scripted.specification('"n_samples": the number 60'), 60)
     talk = Talk(lambda role, task, attempt, messages: scripted.generator(messages[0]["content"]), "task")
-    return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), score_bytes, (1, 2))
+    return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), (1, 2))
 
 
 @pytest.mark.parametrize("kind", EVALUATORS)
@@ -575,7 +577,7 @@ def test_a_wrong_evaluator_is_told(developed: Any, sandbox: Sandbox, kind: str) 
 
     wanted, made = developed
     with pytest.raises(Told) as told:
-        evaluate(Talk(ask, "task"), wanted, made, ScriptBox(sandbox, Limits()), score_bytes, generator(1))
+        evaluate(Talk(ask, "task"), wanted, made, ScriptBox(sandbox, Limits()), generator(1))
     assert EVALUATORS[kind][1] in str(told.value)
 
 
@@ -656,7 +658,7 @@ with open("threshold.json", "w") as file:
 )
 def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: Any, name: str) -> None:
     body, labels = KINDS[name]
-    form = FORMS[name]
+    form = written_as(metrics.find(name))
     columns = [f"prob_{label}" for label in labels] if form == "probabilities" else ["kind"]
 
     def specified(prompt: str) -> str:
@@ -687,7 +689,7 @@ def test_every_form_of_submission_agrees_with_scikit_learn(place: Path, serve: A
 
 
 def test_the_forms_are_those_that_the_metrics_read() -> None:
-    for name, form in FORMS.items():
+    for name, form in ((name, written_as(metrics.find(name))) for name in OFFERED):
         found = metrics.METRICS[name]
         assert PARSES.get(form, "number") in found.parse and not found.params.keys() & {"group", "positive"}
         metrics.check({"name": name, "params": {}, "lower_is_better": found.lower_is_better}, PARSES.get(form, "number"), PARSES.get(form, "number"))  # fmt: skip
@@ -765,7 +767,7 @@ import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from role_options import options
-from mletools.making.roles import open_maker
+from mletools.rollout.task_models import open_maker
 class Server: url = {url!r}
 place = Path({place!r})
 with open_maker(options(place, Server()), 5, place / "data") as found:

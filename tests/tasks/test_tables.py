@@ -3,12 +3,10 @@
 import importlib.util
 import re
 import sys
-from dataclasses import replace
 
 import pytest
-from test_tasks import MARKING, make
+from test_tasks import make
 
-from mletools.grading import metrics
 from mletools.records.errors import ToolError
 from mletools.tasks import real
 from mletools.tasks.draft import draft_table
@@ -62,7 +60,7 @@ def check(source):
     constant = [column.name for column in table.features if len(set(table.cells[column.name])) == 1]
     assert not constant or source == "sklearn:digits", constant  # the corners of the pictures are blank
     assert table.cells[target] not in [table.cells[column.name] for column in table.features]
-    draft = draft_table(table, rng, metrics.lower_is_better)
+    draft = draft_table(table, rng)
     assert draft.metric["name"] == problem["metric"]
     return table, draft
 
@@ -140,12 +138,11 @@ def test_noisy_medals_of_a_real_table_are_recorded(tmp_path):
 @pytest.mark.nightly
 @pytest.mark.timeout(3000)
 def test_every_table_becomes_a_task(tmp_path):
-    marking = replace(MARKING, lower_is_better=lambda name: metrics.lower_is_better(name))
     failed = []
     for source in real.SOURCES:
         if installed(source):
             try:
-                make(source, 0, 1, tmp_path, marking)
+                make(source, 0, 1, tmp_path)
             except NoTask as none:
                 failed.append((source, none.dropped[-1].reason))
     assert not failed

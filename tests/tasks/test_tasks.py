@@ -6,18 +6,16 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from mletools.grading import Leaderboard
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.tasks.baselines import score_of
 from mletools.tasks.draft import draft_table, make_ids
 from mletools.tasks.folder import content_digest, data_digest, private_digest, private_files, write_folder
 from mletools.tasks.forms import form_of
-from mletools.tasks.make import TABLES, Marking, NoTask, make_task
+from mletools.tasks.make import TABLES, NoTask, make_task
 from mletools.tasks.sources import sources
 from mletools.tasks.table import Rejected, fixed, generator, shortest
 from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds
@@ -25,10 +23,6 @@ from mletools.tasks.thresholds import NAMES, ordered, pick_thresholds
 SOURCES = sources("sklearn")
 LOWER = {"log_loss", "rmse", "mae"}
 FILES = ["description.md", "sample_submission.csv", "test.csv", "train.csv"]
-
-
-def lower_is_better(name):
-    return name in LOWER
 
 
 def score(task, answers, submission):
@@ -56,15 +50,8 @@ def score(task, answers, submission):
     return float(np.mean([column(truth[:, at], guess[:, at]) for at in range(truth.shape[1])]))
 
 
-def medals(scores, lower):
-    return Leaderboard(tuple(sorted(scores, reverse=not lower)), lower).thresholds
-
-
-MARKING = Marking(score, lower_is_better, lambda name: f"what {name} is.", medals)
-
-
-def make(source, index, seed, data, marking=MARKING, **options):
-    return make_task(source, index, seed, data, marking, **options).record
+def make(source, index, seed, data, **options):
+    return make_task(source, index, seed, data, **options).record
 
 
 def contents(folder):
@@ -92,7 +79,7 @@ def test_every_record_fits_the_schema(tasks):
         schema.check(json.loads(json.dumps(record, allow_nan=False)), "task")
         assert record["lineage"] == []
         assert (record["provenance"]["source"], record["provenance"]["seed"]) == (source, seed)
-        assert record["metric"]["lower_is_better"] == lower_is_better(record["metric"]["name"])
+        assert record["metric"]["lower_is_better"] == (record["metric"]["name"] in LOWER)
     assert len({record["id"] for record in tasks.values()}) == len(tasks)
 
 
@@ -205,7 +192,7 @@ def test_draws_do_not_depend_on_the_machine():
     found = {}
     for source in SOURCES:
         draws = generator(7)
-        draft = draft_table(TABLES[source](draws), draws, lower_is_better)
+        draft = draft_table(TABLES[source](draws), draws)
         found[source] = content_digest({**draft.public, "answers": draft.answers})[7:19]
     assert found == PINNED
 
@@ -294,19 +281,20 @@ def test_sources():
         assert str(error.value) == f"unknown source '{unknown}': known are {told}"
 
 
-def test_when_every_draft_is_rejected(tmp_path):
+def test_when_every_draft_is_rejected(tmp_path, monkeypatch):
     def undefined(*_):
         raise ValueError("only one class")
 
+    monkeypatch.setattr("mletools.tasks.make.score_bytes", undefined)
     with pytest.raises(NoTask) as none:
-        make("sklearn:wine", 4, 0, tmp_path, replace(MARKING, score=undefined), most_attempts=2)
+        make("sklearn:wine", 4, 0, tmp_path, most_attempts=2)
     assert [each.attempt for each in none.value.dropped] == [0, 1]
     assert all(each.stage == "generated" for each in none.value.dropped)
     assert none.value.dropped[1].reason.endswith("undefined: only one class")
     assert not (tmp_path / "tasks").exists()
 
 
-def test_rejected_drafts_are_told_and_the_next_attempt_counts(tmp_path):
+def test_rejected_drafts_are_told_and_the_next_attempt_counts(tmp_path, monkeypatch):
     calls = []
 
     def fails_first(*arguments):
@@ -315,7 +303,8 @@ def test_rejected_drafts_are_told_and_the_next_attempt_counts(tmp_path):
             raise ValueError("not today")
         return score(*arguments)
 
-    made = make_task("sklearn:wine", 0, 0, tmp_path, replace(MARKING, score=fails_first))
+    monkeypatch.setattr("mletools.tasks.make.score_bytes", fails_first)
+    made = make_task("sklearn:wine", 0, 0, tmp_path)
     assert made.dropped[0].reason.endswith("undefined: not today")
     assert made.record["provenance"]["attempt"] == len(made.dropped) >= 1
     assert made.size > 1000 and made.samples == 178
@@ -350,7 +339,7 @@ def test_ids_are_different_whatever_their_number():
 
 def test_scores_are_rounded_and_infinity_is_refused():
     draws = generator(1)
-    draft = draft_table(TABLES["sklearn:iris"](draws), draws, lower_is_better)
+    draft = draft_table(TABLES["sklearn:iris"](draws), draws)
     sample = draft.public["sample_submission.csv"]
     assert score_of(sample, lambda _: 1 / 3) == 0.33333
     with pytest.raises(Rejected, match="score: inf"):

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from mletools.grading import score_bytes
 from mletools.records.errors import RecordError
 from mletools.tasks.soundness.difficulty import medals_stable
 from mletools.tasks.table import Rejected
@@ -33,16 +32,16 @@ def test_the_standard_error_is_that_of_a_share():
     gold = [label if at >= 10 else other[label] for at, label in enumerate(truth)]
     bronze = [label if at >= 40 else other[label] for at, label in enumerate(truth)]
     medals, thresholds = [table(ids, gold), table(ids, bronze)], {"gold": 0.9, "bronze": 0.6}
-    stable = medal_stability(grading(100), table(ids, truth), medals, thresholds, score_bytes)
+    stable = medal_stability(grading(100), table(ids, truth), medals, thresholds)
     expected = (math.sqrt(0.9 * 0.1 / 100) + math.sqrt(0.6 * 0.4 / 100)) / 2
     assert stable["gap"] == pytest.approx(0.3)
     assert stable["standard_error"] == pytest.approx(expected, rel=0.3)  # of 30 samples
     assert stable["rows_needed"] == math.ceil(100 * (stable["standard_error"] / 0.3) ** 2)
-    again = medal_stability(grading(100), table(ids, truth), medals, thresholds, score_bytes)
+    again = medal_stability(grading(100), table(ids, truth), medals, thresholds)
     assert again == stable
 
 
-def test_groups_are_drawn_whole():
+def test_groups_are_drawn_whole(monkeypatch):
     """All rows of a group are right or wrong together, so the error is that of the number of groups."""
     ids, groups = list(range(100)), [at // 10 for at in range(100)]
     seen = []
@@ -54,30 +53,28 @@ def test_groups_are_drawn_whole():
 
     truth = [str(int(group < 5)) for group in groups]
     answers = table(ids, truth, groups)
+    monkeypatch.setattr("mletools.tasks.thresholds.score_bytes", score)
     stable = medal_stability(
-        grading(100, group="group"), answers, [table(ids, truth)] * 2, {"gold": 1.0, "bronze": 0.5}, score
+        grading(100, group="group"), answers, [table(ids, truth)] * 2, {"gold": 1.0, "bronze": 0.5}
     )
     assert stable["standard_error"] == pytest.approx(math.sqrt(0.25 / 10), rel=0.4)
     for rows in seen:
         assert len(rows) == 100 and [row[1] for row in rows] == [str(at // 10) for at in range(100)]
 
 
-def test_a_metric_without_a_score_on_most_samples_is_rejected():
+def test_a_metric_without_a_score_on_most_samples_is_rejected(monkeypatch):
     def undefined(grading, answers, submission):
         raise RecordError("no answer is 1")
 
     ids = list(range(10))
+    monkeypatch.setattr("mletools.tasks.thresholds.score_bytes", undefined)
     with pytest.raises(Rejected, match="medals_stable: the metric has no score"):
-        medal_stability(
-            grading(10), table(ids, "ab" * 5), [table(ids, "ab" * 5)] * 2, {"gold": 1.0, "bronze": 0.5}, undefined
-        )
+        medal_stability(grading(10), table(ids, "ab" * 5), [table(ids, "ab" * 5)] * 2, {"gold": 1.0, "bronze": 0.5})
 
 
 def test_equal_medals_are_out_of_order():
     with pytest.raises(Rejected, match="thresholds_ordered: gold and bronze are equal"):
-        medal_stability(
-            grading(2), table([0, 1], "ab"), [table([0, 1], "ab")] * 2, {"gold": 0.5, "bronze": 0.5}, score_bytes
-        )
+        medal_stability(grading(2), table([0, 1], "ab"), [table([0, 1], "ab")] * 2, {"gold": 0.5, "bronze": 0.5})
 
 
 def test_the_check_compares_the_gap_with_the_error():

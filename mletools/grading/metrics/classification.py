@@ -90,7 +90,7 @@ def error_rate(truth: Any, guess: Any, *, top_k: int = 1) -> float:
     return sum(right not in ranked[:first] for right, ranked in zip(truth, guess, strict=True)) / len(truth)
 
 
-@metric("balanced_accuracy", lower_is_better=False, best=1.0, parse="label")
+@metric("balanced_accuracy", lower_is_better=False, best=1.0, parse="label", balanced=True)
 def balanced_accuracy(truth: Any, guess: Any) -> float:
     """Recall (share of a class's rows that are predicted as it), averaged over the classes in the answers."""
     counts = count(truth, guess)
@@ -149,7 +149,7 @@ def f1_micro(truth: Any, guess: Any) -> float:
     return accuracy(truth, guess)
 
 
-@metric("f1_macro", lower_is_better=False, best=1.0, parse="label")
+@metric("f1_macro", lower_is_better=False, best=1.0, parse="label", balanced=True)
 def f1_macro(truth: Any, guess: Any) -> float:
     """F1, averaged over the classes in answers or predictions."""
     return fbeta(truth, guess, average="macro")
@@ -204,7 +204,7 @@ def cohen_kappa(truth: Any, guess: Any) -> float:
     return float(1 - rows * (rows - counts.hits.sum()) / (rows * rows - counts.real @ counts.predicted))
 
 
-@metric("quadratic_weighted_kappa", lower_is_better=False, best=1.0, parse="number")
+@metric("quadratic_weighted_kappa", lower_is_better=False, best=1.0, parse="number", ordered_classes=True)
 def quadratic_weighted_kappa(truth: Any, guess: Any, *, min: float | None = None, max: float | None = None) -> float:
     """Cohen's kappa of whole-number grades with squared distance: 1 - mean (t - p)^2 / its mean over all pairs of rows.
 

@@ -27,7 +27,7 @@ def area(positive: Any, guess: Any, weight: Any = None) -> float:
         return float(roc_auc_score(positive, guess, sample_weight=weight))
 
 
-@metric("auroc", lower_is_better=False, best=1.0, parse="number")
+@metric("auroc", lower_is_better=False, best=1.0, parse="number", predicts="probability")
 def auroc(truth: Any, guess: Any, *, weight: Any = None) -> float:
     """Area under the ROC curve of the predicted probability (or any score) of class 1."""
     positive = two_classes(truth)
@@ -36,7 +36,7 @@ def auroc(truth: Any, guess: Any, *, weight: Any = None) -> float:
     return area(positive, guess, weight)
 
 
-@metric("gini", lower_is_better=False, best=1.0, parse="number")
+@metric("gini", lower_is_better=False, best=1.0, parse="number", predicts="probability")
 def gini(truth: Any, guess: Any) -> float:
     """Gini coefficient of two classes: 2 AUROC - 1."""
     return 2 * area(two_classes(truth), guess) - 1
@@ -62,7 +62,7 @@ def normalized_gini(truth: Any, guess: Any) -> float:
         return float(truth @ (rankdata(guess) - middle) / best)
 
 
-@metric("weighted_auroc", lower_is_better=False, best=1.0, parse="number")
+@metric("weighted_auroc", lower_is_better=False, best=1.0, parse="number", predicts="probability")
 def weighted_auroc(truth: Any, guess: Any, *, tpr_thresholds: list[float], weights: list[float]) -> float:
     """Area under the ROC curve, cut at tpr_thresholds into bands of true-positive rate that count with `weights`.
 
@@ -148,7 +148,7 @@ def identity(extra: Any, name: str) -> Any:
         raise Unsuited(f"the answers' column {name!r} holds no number: {error}") from None
 
 
-@metric("average_precision", lower_is_better=False, best=1.0, parse="number")
+@metric("average_precision", lower_is_better=False, best=1.0, parse="number", predicts="probability")
 def average_precision(truth: Any, guess: Any) -> float:
     """Average precision: the precision at each positive row, when sorted by falling prediction, averaged over them."""
     import numpy as np

@@ -92,7 +92,15 @@ def named_classes(truth: Any, guess: Any, classes: list[Any]) -> Any:
     return np.array([known[label] for label in truth[:, 0]])
 
 
-@metric("log_loss", lower_is_better=True, best=0.0, parse="number", answer_parse=("number", "label"), columns="joint")
+@metric(
+    "log_loss",
+    lower_is_better=True,
+    best=0.0,
+    parse="number",
+    answer_parse=("number", "label"),
+    columns="joint",
+    predicts="probabilities",
+)
 def log_loss(
     truth: Any,
     guess: Any,
@@ -120,6 +128,8 @@ def log_loss(
     parse="number",
     answer_parse=("number", "label"),
     columns="joint",
+    predicts="probabilities",
+    balanced=True,
 )
 def balanced_log_loss(
     truth: Any,
@@ -142,7 +152,7 @@ def balanced_log_loss(
     return float((totals[rows > 0] / rows[rows > 0]).mean())
 
 
-@metric("multilabel_log_loss", lower_is_better=True, best=0.0, parse="number")
+@metric("multilabel_log_loss", lower_is_better=True, best=0.0, parse="number", predicts="probability")
 def multilabel_log_loss(truth: Any, guess: Any, *, eps: float = 1e-15) -> float:
     """Binary log loss: mean negative natural log of the probability given to the answer, 1 or 0, of a column."""
     return float(binary_losses(truth, guess, eps).mean())
@@ -208,13 +218,13 @@ def variable_of_rows(extra: Any, variable: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-@metric("brier_score", lower_is_better=True, best=0.0, parse="number")
+@metric("brier_score", lower_is_better=True, best=0.0, parse="number", predicts="probability")
 def brier_score(truth: Any, guess: Any) -> float:
     """Mean squared difference of the predicted probability of a 1 and the answer, 1 or 0."""
     return float(((probabilities(guess) - zero_or_one(truth)) ** 2).mean())
 
 
-@metric("probabilistic_f1", lower_is_better=False, best=1.0, parse="number")
+@metric("probabilistic_f1", lower_is_better=False, best=1.0, parse="number", predicts="probability")
 def probabilistic_f1(truth: Any, guess: Any, *, beta: float = 1.0) -> float:
     """F-beta with probabilities, clipped to [0, 1], as counts: true positives are their sum over rows with answer 1,
     false positives over rows with answer 0.

@@ -56,7 +56,7 @@ def f1_multilabel_micro(truth: Any, guess: Any, *, from_answers: bool = True) ->
     return 2 * shared.total() / (expected.total() + predicted.total())
 
 
-@metric("f1_multilabel_macro", lower_is_better=False, best=1.0, parse="tagset")
+@metric("f1_multilabel_macro", lower_is_better=False, best=1.0, parse="tagset", balanced=True)
 def f1_multilabel_macro(truth: Any, guess: Any, *, from_answers: bool = True) -> float:
     """F1 of each tag over rows, 2 TP / (2 TP + FP + FN), then the mean over the tags that the answers hold.
 

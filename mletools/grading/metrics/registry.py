@@ -10,13 +10,13 @@ defines its inputs:
 objects for every other kind (see grading.parsing). With columns="each" they have the shape (rows,) and the task says
 how several target columns become one score; with columns="joint" they have the shape (rows, targets). Keyword arguments
 in INPUTS come from the task's answers; all others are parameters of the task record (`metric.params`), required there
-where they have no default.
+where they have no default. What else is to be known of a metric, for whoever makes a task or predictions, is in Facts.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 from ...records.errors import RecordError
 from ...records.jsonl import dumps
@@ -43,9 +43,27 @@ class Unsuited(RecordError):
     """The metric cannot be computed with these answers or parameters: the task is broken, not the submission."""
 
 
+class Facts(TypedDict, total=False):
+    """What a metric asks of predictions beyond the kinds of their cells; each is false or "" where it is left out.
+
+    predicts: probability where each target column is the probability of a 1 (or of the positive class), probabilities
+    where all columns together are those of the classes. ordered_classes: the numbers that it reads are classes in an
+    order. balanced: every class counts alike, however rare. constant_is_undefined: the same prediction for every row has
+    no score.
+    """
+
+    predicts: Literal["", "probability", "probabilities"]
+    ordered_classes: bool
+    balanced: bool
+    constant_is_undefined: bool
+
+
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `best` is the value of a perfect submission, None where that depends on the answers."""
+    """One metric. `best` is the value of a perfect submission, None where that depends on the answers.
+
+    `columns` is "joint" where it takes all target columns together, else "each"; the last four are Facts.
+    """
 
     name: str
     function: Callable[..., float]
@@ -56,6 +74,10 @@ class Metric:
     columns: str
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
+    predicts: Literal["", "probability", "probabilities"] = ""
+    ordered_classes: bool = False
+    balanced: bool = False
+    constant_is_undefined: bool = False
 
     @property
     def definition(self) -> str:
@@ -95,10 +117,12 @@ def metric(
     parse: str | tuple[str, ...],
     answer_parse: str | tuple[str, ...] = (),
     columns: str = "each",
+    **facts: Unpack[Facts],
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
     """Register a function in METRICS under `name`.
 
-    parse: the kinds of predictions; answer_parse: the kinds of answers, where they may differ.
+    parse: the kinds of predictions; answer_parse: the kinds of answers, where they may differ;
+    facts: see Facts.
     """
 
     def register(function: Callable[..., float]) -> Callable[..., float]:
@@ -119,6 +143,7 @@ def metric(
             columns=columns,
             params={each.name: each.default for each in keywords if each.name not in INPUTS},
             inputs=frozenset(each.name for each in keywords if each.name in INPUTS),
+            **facts,
         )
         return function
 

@@ -162,13 +162,13 @@ def _rank_correlation(truth: Any, guess: Any, among: str = "") -> Any:
     return _correlation(rankdata(truth, axis=-1), rankdata(guess, axis=-1), among)
 
 
-@metric("pearson", lower_is_better=False, best=1.0, parse="number")
+@metric("pearson", lower_is_better=False, best=1.0, parse="number", constant_is_undefined=True)
 def pearson(truth: Any, guess: Any) -> float:
     """Pearson's correlation coefficient r, the covariance of t and p over the product of their standard deviations."""
     return float(_correlation(truth, guess))
 
 
-@metric("spearman", lower_is_better=False, best=1.0, parse="number")
+@metric("spearman", lower_is_better=False, best=1.0, parse="number", constant_is_undefined=True)
 def spearman(truth: Any, guess: Any) -> float:
     """Spearman's rank correlation: Pearson's r of the ranks, where equal values share their mean rank."""
     return float(_rank_correlation(truth, guess))
@@ -206,7 +206,7 @@ def spearman_lists(truth: Any, guess: Any) -> float:
     return mean(scores)
 
 
-@metric("spearman_by_group", lower_is_better=False, best=1.0, parse="number")
+@metric("spearman_by_group", lower_is_better=False, best=1.0, parse="number", constant_is_undefined=True)
 def spearman_by_group(truth: Any, guess: Any, *, group: Any) -> float:
     """Spearman's rank correlation among the rows of each group, then the mean over groups; each group counts the same."""
     import numpy as np
@@ -215,7 +215,7 @@ def spearman_by_group(truth: Any, guess: Any, *, group: Any) -> float:
     return mean(np.concatenate(correlations))
 
 
-@metric("kendall_tau", lower_is_better=False, best=1.0, parse="number")
+@metric("kendall_tau", lower_is_better=False, best=1.0, parse="number", constant_is_undefined=True)
 def kendall_tau(truth: Any, guess: Any) -> float:
     """Kendall's tau-b of t and p: pairs of rows in the same order less those in opposite order, corrected for ties."""
     from scipy.stats import kendalltau

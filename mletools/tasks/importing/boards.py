@@ -1,10 +1,10 @@
 """Other people's leaderboards, made into the one column that grading reads. No team's name is taken over."""
 
 import math
-from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
+from ...grading import check_direction
 from ...records.csv_files import CsvError, read_rows
 from ...records.errors import RecordError
 from ..table import Rejected
@@ -34,11 +34,11 @@ def scores_of(path: Path) -> list[str]:
     return kept
 
 
-def board(path: Path, lower_is_better: bool, check: Callable[[Sequence[float], bool], None]) -> bytes:
+def board(path: Path, lower_is_better: bool) -> bytes:
     """The leaderboard as grading reads it. Rejected where its order contradicts the direction."""
     scores = scores_of(path)
     try:
-        check([float(score) for score in scores], lower_is_better)
+        check_direction([float(score) for score in scores], lower_is_better)
     except RecordError as error:
         raise Rejected(f"{path.name}: {error}") from None
     return ("score\n" + "".join(f"{score}\n" for score in scores)).encode()

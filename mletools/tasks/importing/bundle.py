@@ -18,13 +18,13 @@ from .columns import read_columns
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import distinct_rows, sample_header, text_of
 from .modality import modality_of
-from .options import Candidate, Grading, ImportOptions
+from .options import Candidate, ImportOptions
 
 ANSWERS, EVALUATOR = "answer.csv", "evaluator.py"
 THRESHOLDS = ("threshold.json", "thresholds.json")
 
 
-def bundle(candidate: Candidate, options: ImportOptions, grading: Grading) -> Parts:
+def bundle(candidate: Candidate, options: ImportOptions) -> Parts:
     """The parts of a bundle's task. Rejected with the reason."""
     public = files_below(candidate.path / "prepared" / "public", candidate.path)
     secret = {name: public.pop(name) for name in (ANSWERS, EVALUATOR, *THRESHOLDS) if name in public}
@@ -38,9 +38,9 @@ def bundle(candidate: Candidate, options: ImportOptions, grading: Grading) -> Pa
     private: dict[str, Content] = {f"private/{name}": path for name, path in secret.items()}
     if options.metric:
         rows = distinct_rows(secret[ANSWERS], [options.id or header[0]])
-        given["submission"], _ = submission_of(options, grading, header, rows, labels)
-        given["metric"] = metric_part(options, grading)
-        given.update(answers_part(given["submission"], grading, options.metric))
+        given["submission"], _ = submission_of(options, header, rows, labels)
+        given["metric"] = metric_part(options)
+        given.update(answers_part(given["submission"], options.metric))
         private = {f"private/{ANSWERS}": secret[ANSWERS]}
     else:
         if EVALUATOR not in secret:

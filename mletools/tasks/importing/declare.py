@@ -8,11 +8,12 @@ reads; a metric of probabilities over several columns of which none is the one -
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...grading import metrics
 from ...records.errors import RecordError
-from ..forms import GRADES, form_of
+from ..forms import form_of
 from ..table import Rejected
 from .columns import labels_of
-from .options import Grading, ImportOptions
+from .options import ImportOptions
 
 # More labels than this are not listed in a record; any label is then a prediction.
 MOST_LABELS = 100
@@ -27,11 +28,11 @@ PROBLEMS = {
 }
 
 
-def metric_part(options: ImportOptions, grading: Grading) -> dict[str, Any]:
+def metric_part(options: ImportOptions) -> dict[str, Any]:
     """The metric of the record from --metric and --metric-params. Rejected when it is unknown."""
     assert options.metric is not None
     try:
-        found = grading.find(options.metric)
+        found = metrics.find(options.metric)
     except RecordError as error:
         raise Rejected(str(error)) from None
     return {
@@ -49,13 +50,13 @@ def parse_of(form: str, reads: Sequence[str]) -> str:
 
 
 def submission_of(
-    options: ImportOptions, grading: Grading, header: Sequence[str], rows: int, labels: Sequence[str] = ()
+    options: ImportOptions, header: Sequence[str], rows: int, labels: Sequence[str] = ()
 ) -> tuple[dict[str, Any], str]:
     """(the submission of the record, its form) for a sample submission with these columns.
 
     `labels` are the known values of the target. Rejected when no target column is left.
     """
-    found = grading.find(options.metric or "")
+    found = metrics.find(options.metric or "")
     key = options.id or header[0]
     form = form_of(found.name, found.parse, labels)
     targets = [name for name in header if name != key]
@@ -71,9 +72,9 @@ def submission_of(
     return part, form
 
 
-def answers_part(submission: Mapping[str, Any], grading: Grading, metric: str) -> dict[str, Any]:
+def answers_part(submission: Mapping[str, Any], metric: str) -> dict[str, Any]:
     """answer_parse, where the metric reads answers of another kind than predictions."""
-    kinds = grading.find(metric).answer_parse
+    kinds = metrics.find(metric).answer_parse
     return {} if submission["parse"] in kinds else {"answer_parse": kinds[0]}
 
 
@@ -82,7 +83,8 @@ def problem_of(metric: Mapping[str, Any], submission: Mapping[str, Any], answers
     parse, name = submission["parse"], metric.get("name", "")
     if parse == "label" and "labels" in submission:
         return f"{'binary' if len(submission['labels']) == 2 else 'multiclass'}_classification"
-    if parse == "label" or name in GRADES or form_of(name, [parse], ()) in ("probability", "probabilities"):
+    known = metrics.METRICS.get(name)
+    if parse == "label" or (known and (known.ordered_classes or known.predicts)):
         return "classification"
     return str(PROBLEMS.get(parse, parse))
 

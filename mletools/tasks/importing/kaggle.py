@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...grading import metrics
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
 from ..record import Parts
@@ -19,14 +20,14 @@ from .columns import Columns, header_of, is_number, read_columns, written
 from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
 from .modality import modality_of
-from .options import Candidate, Grading, ImportOptions
+from .options import Candidate, ImportOptions
 from .split import complete_rows, constant_file, draft_of, strata_of
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
 
 
-def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, TaskDraft | str]:
+def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft | str]:
     """(the parts of the task, a draft for baselines or why there is none). Rejected with the reason."""
     if options.metric is None:
         raise Rejected("a plain folder does not say how it is graded: give --metric and --target")
@@ -39,19 +40,19 @@ def kaggle(candidate: Candidate, options: ImportOptions, grading: Grading, rng: 
     description = Path(options.description) if options.description else found
     rest = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
     if known is None:
-        files, given, draft, origin = _split(options, grading, public, rng)
+        files, given, draft, origin = _split(options, public, rng)
         telling = _may_tell(rest, options.target or given["submission"]["target"])
         content: dict[str, Content] = {name: path for name, path in rest.items() if name not in telling}
         content.update(files)
         origin["left_out"] = telling
         answers: Content = given.pop("content")
     else:
-        given, origin = _given(options, grading, public, known), {"answers_from": known.name}
+        given, origin = _given(options, public, known), {"answers_from": known.name}
         draft, content, answers = "", dict(rest), known
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,
-        description=text or page(candidate.task_name, given, grading),
+        description=text or page(candidate.task_name, given),
         modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"], given),
         public=content,
@@ -85,17 +86,17 @@ def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     return [options.id or "id", *options.target]
 
 
-def _given(options: ImportOptions, grading: Grading, public: dict[str, Path], known: Path) -> dict[str, Any]:
+def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> dict[str, Any]:
     """The grading part of a folder whose answers are known."""
     header = _header(options, public)
     key = options.id or header[0]
     rows = distinct_rows(known, [key])
-    metric = metric_part(options, grading)
+    metric = metric_part(options)
     target = next((name for name in (*options.target, *header[1:])), "")
     train, truth = read_columns(public["train.csv"]), read_columns(known)
     cells = [cell for columns in (train, truth) for cell in columns.get(target, [])]
-    submission, _ = submission_of(options, grading, header, rows, known_labels(cells) if cells else [])
-    return {"submission": submission, "metric": metric, **answers_part(submission, grading, metric["name"])}
+    submission, _ = submission_of(options, header, rows, known_labels(cells) if cells else [])
+    return {"submission": submission, "metric": metric, **answers_part(submission, metric["name"])}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class _Question:
     submission: dict[str, Any]
 
 
-def _question(options: ImportOptions, grading: Grading, public: dict[str, Path]) -> _Question:
+def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
     train, header = read_columns(public["train.csv"]), _header(options, public)
     key = options.id or header[0]
     targets = [*options.target] or [name for name in header if name != key]
@@ -129,7 +130,7 @@ def _question(options: ImportOptions, grading: Grading, public: dict[str, Path])
         raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
     rows = complete_rows(train, targets)
     labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
-    submission, form = submission_of(options, grading, header, 1, labels)
+    submission, form = submission_of(options, header, 1, labels)
     if form == "probabilities" and len(submission["target"]) == 1:
         form = "probability"
     if form == "probabilities" and len(targets) == 1:
@@ -139,10 +140,10 @@ def _question(options: ImportOptions, grading: Grading, public: dict[str, Path])
 
 
 def _split(
-    options: ImportOptions, grading: Grading, public: dict[str, Path], rng: Any
+    options: ImportOptions, public: dict[str, Path], rng: Any
 ) -> tuple[dict[str, bytes], dict[str, Any], TaskDraft | str, dict[str, Any]]:
     """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
-    asks = _question(options, grading, public)
+    asks = _question(options, public)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
     if key not in train:
@@ -171,14 +172,19 @@ def _split(
         "train.csv": written(new_train, list(train)),
         "test.csv": written(new_test, shown),
         sample: constant_file(
-            asks.form, asks.labels or asks.targets, present, new_test[key], [key, *submission["target"]]
+            options.metric or "",
+            asks.form,
+            asks.labels or asks.targets,
+            present,
+            new_test[key],
+            [key, *submission["target"]],
         ),
     }
-    metric = metric_part(options, grading)
+    metric = metric_part(options)
     given = {
         "submission": {**submission, "rows": len(test)},
         "metric": metric,
-        **answers_part(submission, grading, metric["name"]),
+        **answers_part(submission, metric["name"]),
     }
     origin = {"held_out": len(test), "of_rows": total, **({"positive": asks.positive} if asks.positive else {})}
     try:
@@ -225,10 +231,10 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
     return cells, None
 
 
-def page(name: str, given: Mapping[str, Any], grading: Grading) -> str:
+def page(name: str, given: Mapping[str, Any]) -> str:
     """A description for a folder that has none."""
     metric, submission = given["metric"], given["submission"]
-    found = grading.find(metric["name"])
+    found = metrics.find(metric["name"])
     columns = ", ".join(f"`{each}`" for each in (*submission["id"], *submission["target"]))
     return (
         f"# {name}\n\nLearn from `train.csv`, predict the rows of `test.csv`.\n\n"

@@ -1,15 +1,14 @@
-"""The options of an import, the functions that it borrows from the grading room, and what it imports."""
+"""The options of an import, and what it imports."""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ...records.errors import OptionError
 from ...records.options import option
-from ..baselines import Score
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
 AUTHOR = "author"  # in the place of a format: the task's author describes the folder
@@ -117,21 +116,6 @@ class ImportOptions:
             raise OptionError("--metric has its direction: leave --lower-is-better and --higher-is-better out")
         if self.format in ("kaggle", "table") and self.repo:
             raise OptionError(f"--repo goes with mle-bench and mle-dojo, not with --format {self.format}")
-
-
-@dataclass(frozen=True)
-class Grading:
-    """What this room needs of the grading room, which it must not import.
-
-    score: see baselines.Score. check_task(record) and check_direction(scores in the leaderboard's order, lower is
-    better) raise RecordError. find(name) is a metric with parse, answer_parse, lower_is_better, best, definition.
-    answer_spec(record) is how the answers' cells are read.
-    """
-
-    score: Score
-    check_task: Callable[[Mapping[str, Any]], None]
-    check_direction: Callable[[Sequence[float], bool], None]
-    find: Callable[[str], Any]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A record that names its answers describes a folder alone (`own_record`); one wit
 Not covered: whether the answers are hidden and score as perfect (task).
 """
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...records.errors import RecordError
-from ...records.jsonl import loads
+from ...records.errors import RecordError, ToolError
+from ...records.jsonl import Line, loads, open_input, read_lines
 from ...records.schema import check_fields
+from ...records.streams import name_of
 from ..folder import ANSWERS, Content
 from ..record import Parts
 from ..table import Rejected
@@ -26,7 +28,7 @@ from .declare import answers_part, known_labels, metric_part, problem_of, submis
 from .kaggle import DESCRIPTIONS, page
 from .lookup import distinct_rows, first, inside, sample_file, sample_header, text_of
 from .modality import modality_of
-from .options import AUTHOR, Candidate, Grading, ImportOptions
+from .options import AUTHOR, Candidate, ImportOptions
 
 IN_PART = ("data", "submission", "metric")  # objects of a record that may be written in part
 MADE = ("kind", "version", "id", "lineage", "data")  # fields that an import makes
@@ -63,7 +65,7 @@ def read_record(path: str) -> dict[str, Any]:
 # --- a folder of any layout -------------------------------------------------------------------------------------------
 
 
-def own_record(candidate: Candidate, options: ImportOptions, grading: Grading) -> Parts:
+def own_record(candidate: Candidate, options: ImportOptions) -> Parts:
     """The parts of the task in a folder that the record describes, its answers among them. Rejected with the reason."""
     root, fields = candidate.path, dict(options.record or {})
     place = next((root / name for name in PUBLIC if (root / name).is_dir()), root)
@@ -80,10 +82,10 @@ def own_record(candidate: Candidate, options: ImportOptions, grading: Grading) -
     public = {name: path for name, path in files.items() if path not in hidden and not name.startswith("private/")}
     described = Path(options.description) if options.description else first([place], DESCRIPTIONS)
     public = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
-    given = {**graded(fields, public, answers, grading), "answers": f"private/{answers.name}"}
-    text = (text_of(described) if described else "") or page(candidate.task_name, given, grading)
+    given = {**graded(fields, public, answers), "answers": f"private/{answers.name}"}
+    text = (text_of(described) if described else "") or page(candidate.task_name, given)
     parts = _parts(candidate.task_name, text, public, {given["answers"]: answers, **code}, given, fields)
-    parts = _with_boards(parts, boards, grading)
+    parts = _with_boards(parts, boards)
     provenance = {**fields.get("provenance", {}), "source": candidate.source, "seed": options.seed}
     return replace(parts, provenance={**provenance, "graded_by": "author"})
 
@@ -91,7 +93,7 @@ def own_record(candidate: Candidate, options: ImportOptions, grading: Grading) -
 # --- a folder in its final form ---------------------------------------------------------------------------------------
 
 
-def folder_parts(fields: Mapping[str, Any], folder: Path, grading: Grading) -> Parts:
+def folder_parts(fields: Mapping[str, Any], folder: Path) -> Parts:
     """The parts of a task in a folder with public/ and private/, which stay where they are. Rejected with the reason."""
     if not (folder / "public").is_dir():
         raise Rejected(f"{folder / 'public'}: no such folder: it holds what agents see; data.dir is relative to --data")
@@ -110,10 +112,10 @@ def folder_parts(fields: Mapping[str, Any], folder: Path, grading: Grading) -> P
     for key, name in named:
         if private[name].is_relative_to((folder / "public").resolve()):
             raise Rejected(f"{key} is {name!r}, which agents see: move it to private/")
-    given = {**graded(fields, public, private[fields["answers"]], grading), "answers": fields["answers"]}
+    given = {**graded(fields, public, private[fields["answers"]]), "answers": fields["answers"]}
     for key in BOARDS:
         if key in fields:
-            board(private[fields[key]], given["metric"]["lower_is_better"], grading.check_direction)
+            board(private[fields[key]], given["metric"]["lower_is_better"])
             given[key] = fields[key]
     parts = _parts("", text, public, private, given, fields)
     made = {"source": f"{AUTHOR}:{parts.name}", "seed": 0}
@@ -139,7 +141,7 @@ def _page_of(file: Path | None, folder: Path, fields: Mapping[str, Any]) -> str:
 # --- corrections of another format ------------------------------------------------------------------------------------
 
 
-def corrected(parts: Parts, fields: Mapping[str, Any], root: Path, grading: Grading) -> Parts:
+def corrected(parts: Parts, fields: Mapping[str, Any], root: Path) -> Parts:
     """The parts of a task of another format with what the record says instead. Rejected with the reason."""
     rows = parts.grading["submission"]["rows"]
     if fields.get("submission", {}).get("rows", rows) != rows:
@@ -152,13 +154,13 @@ def corrected(parts: Parts, fields: Mapping[str, Any], root: Path, grading: Grad
     changed = _parts(parts.name, text, parts.public, parts.private, given, fields)
     provenance = {**fields.get("provenance", {}), **parts.provenance, "graded_by": "author"}
     boards = {key: _file(root, key, fields[key]) for key in BOARDS if key in fields}
-    return _with_boards(replace(changed, provenance=provenance), boards, grading)
+    return _with_boards(replace(changed, provenance=provenance), boards)
 
 
 # --- what these share -------------------------------------------------------------------------------------------------
 
 
-def graded(fields: Mapping[str, Any], public: Mapping[str, Path], answers: Path, grading: Grading) -> dict[str, Any]:
+def graded(fields: Mapping[str, Any], public: Mapping[str, Path], answers: Path) -> dict[str, Any]:
     """The grading part of a record but for the names of its files.
 
     What is not written follows from the metric and from the sample submission. Where `submission.parse` is written,
@@ -178,16 +180,16 @@ def graded(fields: Mapping[str, Any], public: Mapping[str, Path], answers: Path,
     else:
         params = metric.get("params")
         asked = ImportOptions(metric=metric["name"], metric_params=params, id=key[0], target=tuple(target))
-        metric = {**metric_part(asked, grading), **metric}
+        metric = {**metric_part(asked), **metric}
         if "parse" not in written:
-            guess, _ = submission_of(asked, grading, [*key, *target], 1, _labels(public, answers, target[0]))
+            guess, _ = submission_of(asked, [*key, *target], 1, _labels(public, answers, target[0]))
             submission = {**guess, **submission}
     counted = answers if answers.suffix == ".csv" else sample_file(dict(public), None)
     rows = distinct_rows(counted, key)
     if written.get("rows", rows) != rows:
         raise Rejected(f"submission.rows is {written['rows']}, and {counted.name} has {rows} different ids")
     submission = {**submission, **written, "rows": rows}
-    known = {} if "file" in metric else answers_part(submission, grading, metric["name"])
+    known = {} if "file" in metric else answers_part(submission, metric["name"])
     return {"submission": submission, "metric": metric, **known, **_more(fields)}
 
 
@@ -239,9 +241,32 @@ def _parts(
     )
 
 
-def _with_boards(parts: Parts, boards: Mapping[str, Path], grading: Grading) -> Parts:
+def _with_boards(parts: Parts, boards: Mapping[str, Path]) -> Parts:
     """The parts with leaderboards among the private files, as grading reads them."""
     lower = parts.grading["metric"]["lower_is_better"]
-    private = {f"private/{key}.csv": board(path, lower, grading.check_direction) for key, path in boards.items()}
+    private = {f"private/{key}.csv": board(path, lower) for key, path in boards.items()}
     given = {**parts.grading, **{key: f"private/{key}.csv" for key in boards}}
     return replace(parts, private={**parts.private, **private}, grading=given)
+
+
+def read_records(path: str) -> list[Line]:
+    """The records that a person wrote: one JSON object over several lines, or a line for each. ToolError."""
+    name = name_of(path, 0)
+    with open_input(path) as file:
+        content = file.read()
+    try:
+        whole: Any = loads(content)
+        problem = ""
+    except json.JSONDecodeError as error:
+        whole, problem = None, f"{name}:{error.lineno}: not JSON: {error.msg}"
+    except ValueError as error:
+        whole, problem = None, f"{name}: {error}"
+    if isinstance(whole, dict):
+        return [Line(name, 1, "", whole)]
+    lines = list(read_lines(io.BytesIO(content), name))
+    if not lines:
+        raise ToolError(f"{name}: no records")
+    for at, line in enumerate(lines):
+        if line.problem:
+            raise ToolError((not at and problem) or f"{line.place}: {line.problem}")
+    return lines

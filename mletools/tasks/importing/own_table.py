@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...grading import metrics
 from ..describe import describe
-from ..draft import Question, TaskDraft, held_out, make_draft, twins, world_of
+from ..draft import Question, TaskDraft, dataset_of, held_out, make_draft, twins
 from ..folder import ANSWERS
 from ..forms import form_of
 from ..record import Parts
@@ -15,14 +16,14 @@ from .columns import Columns, features_of, is_number, labels_of, read_columns
 from .declare import MOST_LABELS, metric_part, parse_of
 from .lookup import text_of
 from .modality import modality_of
-from .options import Candidate, Grading, ImportOptions
+from .options import Candidate, ImportOptions
 from .split import strata_of
 
 # Whole numbers of so few values are taken for classes, unless --metric says otherwise.
 MOST_CLASSES = 20
 
 
-def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rng: Any) -> tuple[Parts, TaskDraft]:
+def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft]:
     """(the parts of the task, the draft for baselines). Rejected with the reason."""
     if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
@@ -36,8 +37,8 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     if key in options.target:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
     options = options if options.metric else _with_metric(options, columns)
-    found = metric_part(options, grading)
-    reads = grading.find(found["name"]).parse
+    found = metric_part(options)
+    reads = metrics.find(found["name"]).parse
     form = form_of(found["name"], reads, ["labels"] if len(options.target) == 1 else [])
     table = _table(candidate, options, columns, key, form)
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
@@ -47,8 +48,8 @@ def own_table(candidate: Candidate, options: ImportOptions, grading: Grading, rn
     if len(test) > table.rows - 2 or not test:
         raise Rejected(f"{table.rows} rows are too few to hold some out")
     question = Question(found, form, parse_of(form, reads))
-    draft = make_draft(world_of(table), question, test, rng, table.id_name, table.ids)
-    description = describe(draft, lambda name: grading.find(name).definition)
+    draft = make_draft(dataset_of(table), question, test, rng, table.id_name, table.ids)
+    description = describe(draft)
     parts = Parts(
         name=table.name,
         description=text_of(Path(options.description)) if options.description else description,

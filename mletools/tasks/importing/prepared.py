@@ -22,7 +22,7 @@ from .declare import answers_part, known_labels, metric_part, problem_of, submis
 from .layouts import PREPARED
 from .lookup import distinct_rows, first, inside, sample_file, sample_header, text_of
 from .modality import modality_of
-from .options import Candidate, Grading, ImportOptions
+from .options import Candidate, ImportOptions
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ def places_of(candidate: Candidate, options: ImportOptions) -> list[Path]:
     return [candidate.path, *(folder for folder in code if folder.is_dir())]
 
 
-def prepared(candidate: Candidate, options: ImportOptions, grading: Grading) -> Parts:
+def prepared(candidate: Candidate, options: ImportOptions) -> Parts:
     """The parts of a prepared competition's task, without thresholds of baselines. Rejected with the reason."""
     public_folder, private_folder = (candidate.path / part for part in PREPARED[candidate.format])
     public = files_below(public_folder, candidate.path, private_folder)
     habits, places = HABITS[candidate.format], places_of(candidate, options)
     entry = competition(candidate.format, candidate.name)
     if options.metric:
-        given, how = _asked_for(candidate, options, grading, public, private_folder), "options"
+        given, how = _asked_for(candidate, options, public, private_folder), "options"
         private: dict[str, Content] = {}
     elif entry and entry["support"] == "record":
         given, how = _as_told(entry, public, private_folder), "record"
@@ -94,7 +94,7 @@ def prepared(candidate: Candidate, options: ImportOptions, grading: Grading) -> 
         file = first([private_folder, *places], names) if names else None
         if file is not None:
             given[key] = f"private/{key}.csv"
-            private[given[key]] = board(file, lower, grading.check_direction)
+            private[given[key]] = board(file, lower)
     description = _description(options, habits, places, public_folder, public)
     return Parts(
         name=candidate.task_name,
@@ -181,7 +181,7 @@ def _direction(
 
 
 def _asked_for(
-    candidate: Candidate, options: ImportOptions, grading: Grading, public: dict[str, Path], private_folder: Path
+    candidate: Candidate, options: ImportOptions, public: dict[str, Path], private_folder: Path
 ) -> dict[str, Any]:
     """The grading part out of --metric, --target and --id."""
     header = sample_header(public, None)
@@ -189,13 +189,13 @@ def _asked_for(
     cells = read_columns(inside(private_folder / answers, private_folder))
     target = options.target[0] if options.target else header[-1]
     labels = known_labels(cells[target]) if target in cells else []
-    submission, _ = submission_of(options, grading, header, 1, labels)
-    metric = metric_part(options, grading)
+    submission, _ = submission_of(options, header, 1, labels)
+    metric = metric_part(options)
     return {
         "submission": submission,
         "metric": metric,
         "answers": answers,
-        **answers_part(submission, grading, metric["name"]),
+        **answers_part(submission, metric["name"]),
     }
 
 

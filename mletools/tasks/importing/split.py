@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...grading import metrics
 from ..baselines import MOST_TRAINED_ON
 from ..draft import TaskDraft
-from ..forms import GRADES, Form, constant_cells, form_of
+from ..forms import Form, constant_cells, form_of
 from ..record import Parts
 from ..table import Column, Rejected
 from .columns import Columns, features_of, is_number, labels_of, read_columns, written
@@ -76,7 +77,7 @@ def draft_of(
             "train.csv": written(train, [*names, *targets], rows),
             "test.csv": written(test, names),
             "sample_submission.csv": constant_file(
-                form, labels, cells, test[key], [key, *given["submission"]["target"]]
+                given["metric"]["name"], form, labels, cells, test[key], [key, *given["submission"]["target"]]
             ),
         },
         answers=answers,
@@ -88,9 +89,20 @@ def draft_of(
 
 
 def constant_file(
-    form: str, labels: Sequence[str], cells: Mapping[str, Sequence[str]], ids: Sequence[str], header: Sequence[str]
+    metric: str,
+    form: str,
+    labels: Sequence[str],
+    cells: Mapping[str, Sequence[str]],
+    ids: Sequence[str],
+    header: Sequence[str],
 ) -> bytes:
-    """A submission with the columns `header`, the id first, that predicts a constant of the training `cells`."""
+    """A submission with the columns `header`, the id first, that predicts a constant of the training `cells`.
+
+    For a metric without a value for constants: the numbers of the rows.
+    """
+    if form == "number" and metrics.find(metric).constant_is_undefined:
+        numbers = [str(at) for at in range(1, len(ids) + 1)]
+        return written({header[0]: ids, **dict.fromkeys(header[1:], numbers)}, header)
     values = constant_cells(form, labels, cells)
     constant = {name: [value] * len(ids) for name, value in zip(header[1:], values, strict=True)}
     return written({header[0]: ids, **constant}, header)
@@ -123,6 +135,6 @@ def draft_of_parts(parts: Parts, target: str | None) -> TaskDraft:
     answers = parts.private[given["answers"]]
     content = answers.read_bytes() if isinstance(answers, Path) else answers
     named = [target] if form == "probabilities" and target else targets
-    if given["metric"]["name"] in GRADES:
+    if metrics.find(given["metric"]["name"]).ordered_classes:
         form = "label"
     return draft_of(train, test, named, form, given, content)

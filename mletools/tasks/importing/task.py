@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...grading import check_task, metrics, score_bytes
 from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
@@ -25,7 +26,7 @@ from .bundle import bundle
 from .columns import read_columns, written
 from .kaggle import kaggle
 from .lookup import SAMPLES
-from .options import AUTHOR, Candidate, Grading, ImportOptions
+from .options import AUTHOR, Candidate, ImportOptions
 from .own_record import check_written, corrected, folder_parts, own_record
 from .own_table import own_table
 from .prepared import prepared
@@ -40,9 +41,7 @@ MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 FEWEST_RATED = 10
 
 
-def import_task(
-    candidate: Candidate, options: ImportOptions, data: Path, grading: Grading
-) -> tuple[dict[str, Any], list[str]]:
+def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
     """(the record of a candidate's task, with its folder written below `data`; what to tell about it).
 
     The record has an empty lineage. Rejected where this candidate cannot be imported; ToolError where our own folder
@@ -53,31 +52,28 @@ def import_task(
     rng = generator(drawn)
     draft: TaskDraft | str | None = None
     if candidate.format == AUTHOR:
-        parts = own_record(candidate, options, grading)
+        parts = own_record(candidate, options)
     elif candidate.format == "kaggle":
-        parts, draft = kaggle(candidate, options, grading, rng)
+        parts, draft = kaggle(candidate, options, rng)
     elif candidate.format == "table":
-        parts, draft = own_table(candidate, options, grading, rng)
+        parts, draft = own_table(candidate, options, rng)
     elif candidate.format == "sandmle":
-        parts = bundle(candidate, options, grading)
+        parts = bundle(candidate, options)
     else:
-        parts = prepared(candidate, options, grading)
+        parts = prepared(candidate, options)
     if options.record is not None and candidate.format != AUTHOR:
         root = candidate.path if candidate.path.is_dir() else candidate.path.parent
-        parts = corrected(parts, options.record, root, grading)
+        parts = corrected(parts, options.record, root)
         if isinstance(draft, TaskDraft):
             draft = replace(draft, submission=parts.grading["submission"], metric=parts.grading["metric"])
 
     def written(parts: Parts) -> dict[str, Any]:
-        check = partial(_check, grading=grading)
-        return finish(parts, data, (candidate.source, options.seed), check)
+        return finish(parts, data, (candidate.source, options.seed), _check)
 
-    return _finished(parts, draft, options, data, grading, drawn, written)
+    return _finished(parts, draft, options, data, drawn, written)
 
 
-def seal_task(
-    fields: Mapping[str, Any], options: ImportOptions, data: Path, grading: Grading
-) -> tuple[dict[str, Any], list[str]]:
+def seal_task(fields: Mapping[str, Any], options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
     """(the complete record of a task whose folder below `data` is in its final form, what to tell about it).
 
     `fields` are those that its author wrote; the folder does not change. Rejected where the task is not sound.
@@ -90,7 +86,7 @@ def seal_task(
         folder = task_folder(data, {"metric": {}, **fields})
     except RecordError as error:
         raise Rejected(str(error)) from None
-    parts = folder_parts(fields, folder, grading)
+    parts = folder_parts(fields, folder)
 
     def written(parts: Parts) -> dict[str, Any]:
         identity = (parts.provenance["source"],)
@@ -98,7 +94,7 @@ def seal_task(
         return {**record, "lineage": fields.get("lineage", [])}
 
     seed = derive_seed(options.seed, str(parts.provenance["source"]))
-    return _finished(parts, None, options, data, grading, seed, written)
+    return _finished(parts, None, options, data, seed, written)
 
 
 def _finished(
@@ -106,19 +102,18 @@ def _finished(
     draft: TaskDraft | str | None,
     options: ImportOptions,
     data: Path,
-    grading: Grading,
     seed: int,
     written: Callable[[Parts], dict[str, Any]],
 ) -> tuple[dict[str, Any], list[str]]:
     """(the record that `written` makes of the parts, what to tell about them) after all checks, with thresholds."""
     strict = parts.provenance["graded_by"] == "author"
-    _check(parts.grading, grading)
+    _check(parts.grading)
     _secret(parts)
-    parts = _tried(parts, grading, strict)
+    parts = _tried(parts, strict)
     if strict:
         checked = require(parts.case(lambda _: 0.0), ("answers_secret",))
         parts = replace(parts, provenance={**parts.provenance, "sanity": {**parts.provenance["sanity"], **checked}})
-    parts, notes = _with_thresholds(parts, draft, options, grading, seed)
+    parts, notes = _with_thresholds(parts, draft, options, seed)
     for name in parts.provenance.get("left_out", []):
         notes.append(f"left out, it could hold the answers: {name}")
     try:
@@ -131,9 +126,9 @@ def _finished(
     return task, notes
 
 
-def _check(record: Mapping[str, Any], grading: Grading) -> None:
+def _check(record: Mapping[str, Any]) -> None:
     try:
-        grading.check_task(record)
+        check_task(record)
     except RecordError as error:
         raise Rejected(str(error)) from None
 
@@ -148,7 +143,7 @@ def _secret(parts: Parts) -> None:
                 raise Rejected(f"the public file {name} is a copy of {private}")
 
 
-def _tried(parts: Parts, grading: Grading, strict: bool) -> Parts:
+def _tried(parts: Parts, strict: bool) -> Parts:
     """`parts` with what came of grading its own answers and its sample submission, in provenance.sanity.
 
     Rejected when the answers cannot be graded, or are not accepted as a submission. `strict`: also when they do not
@@ -162,41 +157,41 @@ def _tried(parts: Parts, grading: Grading, strict: bool) -> Parts:
         found = {"perfect_submission": f"not tried: the answers have {size(answers)} bytes"}
     else:
         try:
-            found = _scores(parts, grading, answers if isinstance(answers, bytes) else answers.read_bytes())
+            found = _scores(parts, answers if isinstance(answers, bytes) else answers.read_bytes())
         except ToolError as error:
             raise Rejected(f"its answers cannot be graded: {error}") from None
         if strict:
-            _require_sound(given, grading, found)
+            _require_sound(given, found)
     sanity = {**parts.provenance.get("sanity", {}), **found}
     return replace(parts, provenance={**parts.provenance, "sanity": sanity})
 
 
-def _scores(parts: Parts, grading: Grading, answers: bytes) -> dict[str, Any]:
+def _scores(parts: Parts, answers: bytes) -> dict[str, Any]:
     given = parts.grading
     found: dict[str, Any] = {"perfect_submission": "not tried: answers and predictions differ in form"}
     perfect = perfect_submission(given, parts.private[given["answers"]])
-    if grading.find(given["metric"]["name"]).best is None:  # it may have no value for a submission without an error
+    if metrics.find(given["metric"]["name"]).best is None:  # it may have no value for a submission without an error
         found["perfect_submission"] = "not tried: what it would score depends on the answers"
     elif perfect is not None:
         try:
-            found["perfect_submission"] = round(grading.score(given, answers, perfect), 5)
+            found["perfect_submission"] = round(score_bytes(given, answers, perfect), 5)
         except ValueError as error:
             raise Rejected(f"its own answers are not accepted as a submission: {error}") from None
     sample = next((parts.public[name] for name in SAMPLES if name in parts.public), None)
     if sample is not None and size(sample) <= MOST_SANITY_BYTES:
         content = sample if isinstance(sample, bytes) else sample.read_bytes()
         try:
-            found["sample_submission"] = round(grading.score(given, answers, content), 5)
+            found["sample_submission"] = round(score_bytes(given, answers, content), 5)
         except ValueError as error:
             found["sample_submission"] = f"invalid: {error}"
     return found
 
 
-def _require_sound(given: Mapping[str, Any], grading: Grading, found: Mapping[str, Any]) -> None:
+def _require_sound(given: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Rejected unless the answers score as perfect and reach gold, and the sample submission is valid."""
-    metric = grading.find(given["metric"]["name"])
+    metric = metrics.find(given["metric"]["name"])
     score, sample = found["perfect_submission"], found.get("sample_submission")
-    if isinstance(score, float) and abs(score - metric.best) > MOST_OFF_PERFECT:
+    if isinstance(score, float) and metric.best is not None and abs(score - metric.best) > MOST_OFF_PERFECT:
         raise Rejected(
             f"the answers as a submission score {score:g}, a perfect {metric.name} is {metric.best:g}: "
             "do submission, answer_parse and metric.params describe the answers?"
@@ -259,7 +254,7 @@ def _draft_for_baselines(parts: Parts, draft: TaskDraft | str | None, target: st
 
 
 def _with_thresholds(
-    parts: Parts, draft: TaskDraft | str | None, options: ImportOptions, grading: Grading, seed: int
+    parts: Parts, draft: TaskDraft | str | None, options: ImportOptions, seed: int
 ) -> tuple[Parts, list[str]]:
     """(`parts` with thresholds from baselines where there are no others, what to tell)."""
     given = parts.grading
@@ -270,10 +265,10 @@ def _with_thresholds(
         draft = _draft_for_baselines(parts, draft, options.target[0] if options.target else None)
         if len(draft.test_ids) < FEWEST_RATED:
             raise Rejected(f"only {len(draft.test_ids)} rows are to be predicted")
-        baselines, thresholds, trained_with = rate(draft, grading.score, seed, lower)
+        baselines, thresholds, trained_with = rate(draft, seed, lower)
         rated = replace(parts, grading={**given, "thresholds": thresholds}, provenance={"baselines": baselines})
         checks = require(
-            rated.case(partial(grading.score, draft.grading, draft.answers)),
+            rated.case(partial(score_bytes, draft.grading, draft.answers)),
             ("thresholds_ordered", "gold_reachable", "learnable"),
         )
     except (Rejected, ValueError) as error:

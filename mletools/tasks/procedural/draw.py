@@ -11,12 +11,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..dataset import Dataset
 from ..table import Rejected
 from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
 from .rule import Cause, Rule, choose, compose, shown, signs
 from .signs import phrases
 from .target import make_target
-from .world import Category, Dense, Number, Rendered, TaskWorld, divisible
+from .world import Category, Dense, Number, Rendered, divisible
 
 # So often factors are drawn until enough of the causes that the scenario names are among them.
 TRIES = 60
@@ -35,7 +36,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def draw_world(modality: str, rng: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> TaskWorld:
+def draw_world(modality: str, rng: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> Dataset:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
     scenario, dna = begin(modality, rng, samples, mutations)
     name, story = f"{scenario['key']}_{modality}", _told(scenario, dna)
@@ -86,14 +87,14 @@ def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
     return {each["name"]: each["strength"] for each in dna["mutations"] if each["medium"] == name}
 
 
-def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> TaskWorld:
-    return TaskWorld(
+def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> Dataset:
+    return Dataset(
         name=name,
         title=_title(scenario, dna),
         context=context,
         sample=scenario["sample"],
         modality=dna["modality"],
-        rendered=[made.rendered],
+        features=[made.rendered],
         target=made.target,
         plain=made.plain,
         right=made.right,
@@ -103,7 +104,7 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
     )
 
 
-def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], rng: Any) -> TaskWorld:
+def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], rng: Any) -> Dataset:
     import numpy as np
 
     targets = _targets(scenario, dna)
@@ -117,7 +118,7 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     target = make_target(scenario, dna, [rule.of(shown(factors)) for rule in rules], rng)
     rendered = [medium(each).render(scenario, by_medium[each], _strengths(dna, each), rng) for each in dna["media"]]
     used = list(dict.fromkeys(name for rule in rules for name in rule.factors))
-    return TaskWorld(
+    return Dataset(
         name=name,
         title=_title(scenario, dna),
         context=[
@@ -126,7 +127,7 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
         ],
         sample=scenario["sample"],
         modality=dna["modality"],
-        rendered=rendered,
+        features=rendered,
         target=target,
         plain=np.hstack([each.plain for each in rendered]),
         right=_right(rules, rendered),

@@ -7,9 +7,9 @@ targets (masks, futures, gaps), which a medium draws itself.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..forms import GRADES
+from ...grading import metrics
+from ..dataset import Target
 from ..table import Column, fixed
-from .world import Target
 
 # How a number is spread over its range, by name: words, and its share of the range at a place between 0 and 1, where
 # `ratio` is highest over lowest.
@@ -79,7 +79,7 @@ def _asked_class(
 ) -> tuple[list[str], str, str]:
     """(labels, meaning of the column in train.csv, the task in a sentence)."""
     name, meaning, levels, one = entry["name"], entry["meaning"], list(entry["levels"]), scenario["sample"]["one"]
-    if dna["metric"] in GRADES:
+    if metrics.find(dna["metric"]).ordered_classes:
         grades = ", ".join(f"{at} {level}" for at, level in enumerate(levels))
         asked = f"Predict the grade `{name}` ({meaning}) of each {one}, a whole number: {grades}."
         return [str(at) for at in range(len(levels))], f"{meaning}: {grades}", asked

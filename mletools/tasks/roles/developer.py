@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ... import prompts
+from ...grading import score_bytes
 from ...records.errors import ToolError
-from ..baselines import Score
 from ..thresholds import ordered
 from .asking import Faulty, RunScript, Talk
 from .environment import ANSWERS, CEILING, HANDED_IN, Environment, read_environment
@@ -28,9 +28,7 @@ class Developed:
     environment: Environment
 
 
-def develop(
-    talk: Talk, wanted: Specification, run_script: RunScript, score: Score, seeds: tuple[int, int]
-) -> Developed:
+def develop(talk: Talk, wanted: Specification, run_script: RunScript, seeds: tuple[int, int]) -> Developed:
     """A script that makes the specified data; with either of `seeds` for its random states, the same bytes."""
     prompt = prompts.render(
         "task-generator",
@@ -51,7 +49,7 @@ def develop(
         files = _run(run_script, script, seeds[0])
         environment = read_environment(files, wanted)
         if wanted.metric != CUSTOM:
-            scored = named(environment, wanted, score)
+            scored = named(environment, wanted)
             check_scores(environment, wanted, {name: scored(name, files[file]) for name, file in HANDED_IN.items()})
         again = _run(run_script, script, seeds[1])
         changed = sorted(name for name in files.keys() | again.keys() if files.get(name) != again.get(name))
@@ -72,14 +70,14 @@ def _run(run_script: RunScript, script: str, seed: int) -> dict[str, bytes]:
     return run.files
 
 
-def named(environment: Environment, wanted: Specification, score: Score) -> Callable[[str, bytes], float]:
+def named(environment: Environment, wanted: Specification) -> Callable[[str, bytes], float]:
     """A function of (name of a submission, its bytes): the named metric's score. Faulty where there is none."""
     grading = environment.grading(wanted)
     answers = environment.files[ANSWERS]
 
     def scored(name: str, submission: bytes) -> float:
         try:
-            value = float(score(grading, answers, submission))
+            value = float(score_bytes(grading, answers, submission))
         except (ValueError, ToolError) as error:
             raise Faulty(f"{wanted.metric} of {name} cannot be computed: {error}") from None
         if not math.isfinite(value):

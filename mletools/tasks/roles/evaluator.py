@@ -10,7 +10,6 @@ from typing import Any
 
 from ... import prompts
 from ...records.jsonl import dumps, loads
-from ..baselines import Score
 from ..table import shortest
 from ..thresholds import NAMES
 from .asking import Faulty, RunScript, Talk
@@ -46,9 +45,7 @@ class Evaluated:
     scores: dict[str, float]
 
 
-def evaluate(
-    talk: Talk, wanted: Specification, made: Developed, run_script: RunScript, score: Score, rng: Any
-) -> Evaluated:
+def evaluate(talk: Talk, wanted: Specification, made: Developed, run_script: RunScript, rng: Any) -> Evaluated:
     """An evaluator that can be trusted on the submissions that it was tried on. `rng` is a numpy RandomState."""
     environment = made.environment
     thresholds = {f"{name}_threshold": environment.thresholds[name] for name in NAMES}
@@ -67,7 +64,7 @@ def evaluate(
     )
     trials = _sound(environment, wanted, rng)
     refused = _broken(environment, wanted)
-    by_name = named(environment, wanted, score) if wanted.metric != CUSTOM else None
+    by_name = named(environment, wanted) if wanted.metric != CUSTOM else None
 
     def read(reply: str) -> Evaluated:
         script = code_of(reply)

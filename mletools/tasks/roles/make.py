@@ -1,7 +1,7 @@
 """One task made by the four roles: strategist, developer, engineer, writer; then the folder and the record.
 
-SandMLE, section 4.1 and eq. 1. Not covered: what answers, runs and scores, which the caller hands in; checks that every
-source has in common (`examine`).
+SandMLE, section 4.1 and eq. 1. Not covered: what answers and runs, which the caller hands in; checks that every source has in
+common (`examine`).
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...records.ids import derive_seed
-from ..baselines import Score
+from ...records.task import Task
 from ..folder import Content, read
 from ..record import Parts, finish
 from ..table import Rejected, generator
@@ -28,21 +28,18 @@ Examine = Callable[[Mapping[str, Any], Mapping[str, bytes]], None]
 
 
 def make_llm_task(
-    seed_task: Mapping[str, Any],
+    seed_task: Task,
     seed_files: Mapping[str, Content],
     index: int,
     seed: int,
     data: Path,
     ask: Ask,
     run_script: RunScript,
-    score: Score,
-    metrics: Mapping[str, tuple[str, bool]],
     examine: Examine | None = None,
 ) -> dict[str, Any]:
     """The record of task `index`, made in the likeness of a seed task; its folder is written below `data`.
 
-    `seed_files` are the seed's public files by name; `metrics` maps the names that `score` knows to their definition
-    and whether lower is better. The lineage is empty. Rejected where a role used up its attempts or `examine` finds
+    `seed_files` are the seed's public files by name. The lineage is empty. Rejected where a role used up its attempts or `examine` finds
     fault: then nothing was written. ToolError where no reply can be had, the sandbox fails or the folder cannot be
     written.
     """
@@ -57,9 +54,9 @@ def make_llm_task(
         menu = scenarios(shared, dna)
         scenario = menu[place % len(menu)]
         mutated = mutations(own, dna, scenario)
-        wanted = specification(own, dna, scenario, mutated, rows, metrics)
-        made = develop(own, wanted, run_script, score, (1, 2))
-        evaluated = evaluate(own, wanted, made, run_script, score, rng)
+        wanted = specification(own, dna, scenario, mutated, rows)
+        made = develop(own, wanted, run_script, (1, 2))
+        evaluated = evaluate(own, wanted, made, run_script, rng)
         page = write_page(own, wanted, made.environment, seed_task)
     except Faulty as fault:
         raise Rejected(str(fault)) from None

@@ -3,14 +3,15 @@
 Not covered: what of them a model is shown (strategist). Private files are never looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from ...records import schema
 from ...records.errors import RecordError, ToolError
 from ...records.jsonl import read_files
+from ...records.task import Task
 from ..tree import spelled_out
 
 
@@ -18,7 +19,7 @@ from ..tree import spelled_out
 class Seed:
     """A task to take after, and its public files by name."""
 
-    task: dict[str, Any]
+    task: Task
     files: dict[str, Path]
 
 
@@ -43,16 +44,15 @@ def read_seeds(paths: Sequence[str], data: Path) -> list[Seed]:
                     problem = str(error)
             if problem is not None:
                 raise ToolError(f"{line.place}: {problem}")
-            if line.record["id"] not in found:
-                found[line.record["id"]] = Seed(
-                    line.record, _public_files(line.record, line.place, files[0].parent, data)
-                )
+            task = cast(Task, line.record)
+            if task["id"] not in found:
+                found[task["id"]] = Seed(task, _public_files(task, line.place, files[0].parent, data))
     if not found:
         raise ToolError(f"--seeds: no task in {', '.join(paths)}")
     return list(found.values())
 
 
-def _public_files(task: Mapping[str, Any], place: str, beside: Path, data: Path) -> dict[str, Path]:
+def _public_files(task: Task, place: str, beside: Path, data: Path) -> dict[str, Path]:
     for root in (beside, data):
         public = root / task["data"]["dir"] / "public"
         if public.is_dir():

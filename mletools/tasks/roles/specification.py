@@ -1,7 +1,7 @@
 """The specification of a task: read out of the strategist's JSON, checked, and handed on to the other roles.
 
-Of the named metrics only those without parameters of their own are offered. Not covered: asking for it (strategist), the
-metrics themselves, which are the caller's, and whether data can be made that way, which the ML developer finds out.
+Of the named metrics only those without parameters of their own are offered. Not covered: asking for it (strategist),
+and whether data can be made that way, which the ML developer finds out.
 """
 
 import re
@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...grading import metrics
 from ...records.jsonl import dumps
-from ..forms import Form
+from ..forms import Form, written_as
 from ..thresholds import NAMES
 from .asking import Faulty
 
@@ -20,17 +21,15 @@ MOST_LABELS = 20
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,29}")
 CUSTOM = "custom"
-# What a submission's cells are, by metric; a task with a metric of its own may choose among CUSTOM_FORMS.
-FORMS = {
-    **dict.fromkeys(("accuracy", "balanced_accuracy", "f1_macro", "f1_micro", "f1_weighted"), "label"),
-    **dict.fromkeys(("cohen_kappa", "error_rate", "mcc"), "label"),
-    **dict.fromkeys(("mae", "mape", "median_absolute_error", "mse", "r2", "rmse", "rmsle", "rmspe", "smape"), "number"),
-    **dict.fromkeys(("kendall_tau", "pearson", "spearman"), "number"),
-    **dict.fromkeys(("auroc", "average_precision", "brier_score", "gini"), "probability"),
-    **dict.fromkeys(("balanced_log_loss", "log_loss"), "probabilities"),
-    **dict.fromkeys(("f1_sample_mean", "jaccard_sets"), "tagset"),
-    **dict.fromkeys(("jaccard_words", "levenshtein"), "text"),
-}
+# The named metrics that a task may choose; one with a metric of its own may choose its form among CUSTOM_FORMS.
+# fmt: off
+OFFERED = (
+    "accuracy", "auroc", "average_precision", "balanced_accuracy", "balanced_log_loss", "brier_score", "cohen_kappa",
+    "error_rate", "f1_macro", "f1_micro", "f1_sample_mean", "f1_weighted", "gini", "jaccard_sets", "jaccard_words",
+    "kendall_tau", "levenshtein", "log_loss", "mae", "mape", "mcc", "median_absolute_error", "mse", "pearson", "r2",
+    "rmse", "rmsle", "rmspe", "smape", "spearman",
+)
+# fmt: on
 CUSTOM_FORMS = ("label", "number", "text")
 WORDS = {
     "label": "one label of the target, written as in train.csv",
@@ -48,8 +47,8 @@ class Specification:
     """A task before it has data.
 
     `rows` are those of train and test together; `features` maps a name to {"meaning", "unit", "generation"}; `columns`
-    are the submission's beside the id, `key` the id's. `metric` is a name that the caller offers or "custom", with a title
-    and a definition in words. `told` is the whole of it as JSON values, as the next roles see it.
+    are the submission's beside the id, `key` the id's. `metric` is one of OFFERED or "custom", with a title and a
+    definition in words. `told` is the whole of it as JSON values, as the next roles see it.
     """
 
     name: str
@@ -84,7 +83,7 @@ class Specification:
         return "lower is better" if self.lower_is_better else "higher is better"
 
 
-def read_specification(value: Mapping[str, Any], rows: int, metrics: Mapping[str, tuple[str, bool]]) -> Specification:
+def read_specification(value: Mapping[str, Any], rows: int) -> Specification:
     """The specification in the strategist's JSON. Faulty says what is missing or wrong."""
     if value.get("n_samples") != rows:
         raise Faulty(f"n_samples must be {rows}, as given")
@@ -97,7 +96,7 @@ def read_specification(value: Mapping[str, Any], rows: int, metrics: Mapping[str
     if not isinstance(thresholds, Mapping) or any(not str(thresholds.get(name) or "").strip() for name in NAMES):
         raise Faulty(f"thresholds_logic must be an object with words for each of {', '.join(NAMES)}")
     features, targets, labels = _features(value), *_targets(value)
-    metric, form, metric_title, definition, lower = _metric(value, metrics)
+    metric, form, metric_title, definition, lower = _metric(value)
     if form in ("label", "probability", "probabilities", "tagset", "text") and len(targets) != 1:
         raise Faulty(f"a submission whose cells are {form} has one target, not {len(targets)}")
     if form == "probabilities" and len(labels) < 2:
@@ -173,7 +172,7 @@ def _targets(value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return names, words if len(entries) == 1 else []
 
 
-def _metric(value: Mapping[str, Any], metrics: Mapping[str, tuple[str, bool]]) -> tuple[str, str, str, str, bool]:
+def _metric(value: Mapping[str, Any]) -> tuple[str, str, str, str, bool]:
     """(name, form of a cell, title, definition in words, whether lower is better)."""
     given = object_at(value, "metric")
     name, lower = text_at(given, "name", 60), value.get("lower_is_better")
@@ -184,12 +183,12 @@ def _metric(value: Mapping[str, Any], metrics: Mapping[str, tuple[str, bool]]) -
         if form not in CUSTOM_FORMS:
             raise Faulty(f"submission.form must be one of {', '.join(CUSTOM_FORMS)} where the metric is custom")
         return name, form, text_at(given, "title", 80), text_at(given, "definition", 2000), lower
-    if name not in FORMS or name not in metrics:
-        raise Faulty(f"metric.name must be one of {', '.join(sorted(FORMS.keys() & metrics.keys()))}, or {CUSTOM}")
-    words, direction = metrics[name]
-    if lower != direction:
-        raise Faulty(f"lower_is_better must be {dumps(direction)} for {name}")
-    return name, FORMS[name], name, words, lower
+    if name not in OFFERED:
+        raise Faulty(f"metric.name must be one of {', '.join(OFFERED)}, or {CUSTOM}")
+    metric = metrics.find(name)
+    if lower != metric.lower_is_better:
+        raise Faulty(f"lower_is_better must be {dumps(metric.lower_is_better)} for {name}")
+    return name, written_as(metric), name, metric.definition, lower
 
 
 def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[str], rows: int) -> dict[str, Any]:
@@ -198,11 +197,10 @@ def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[
     return Form(form, targets, labels, key, names=names).submission(rows)
 
 
-def offered(metrics: Mapping[str, tuple[str, bool]]) -> str:
+def offered() -> str:
     """A line for each metric that can be chosen, in Markdown."""
     lines = []
-    for name in sorted(FORMS.keys() & metrics.keys()):
-        words, lower = metrics[name]
-        better = "lower" if lower else "higher"
-        lines.append(f"- {name} ({better} is better; a cell of the submission is {WORDS[FORMS[name]]}): {words}")
+    for metric in map(metrics.find, OFFERED):
+        better, cell = "lower" if metric.lower_is_better else "higher", WORDS[written_as(metric)]
+        lines.append(f"- {metric.name} ({better} is better; a cell of the submission is {cell}): {metric.definition}")
     return "\n".join(lines)

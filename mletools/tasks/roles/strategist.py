@@ -15,6 +15,7 @@ from typing import Any
 from ... import prompts
 from ...records.csv_files import CsvError, read_rows
 from ...records.jsonl import dumps
+from ...records.task import Task
 from ..folder import Content, read, size
 from .asking import Faulty, Talk
 from .replies import json_of
@@ -33,7 +34,7 @@ MOST_TABLES = 6
 MOST_COLUMNS = 40
 
 
-def structural_dna(talk: Talk, seed_task: Mapping[str, Any], seed_files: Mapping[str, Content]) -> dict[str, Any]:
+def structural_dna(talk: Talk, seed_task: Task, seed_files: Mapping[str, Content]) -> dict[str, Any]:
     """The seed's structure without its story."""
     prompt = prompts.render("task-dna", seed=outline(seed_task, seed_files), modalities=", ".join(MODALITIES))
     story = _story(seed_task)
@@ -60,7 +61,7 @@ def structural_dna(talk: Talk, seed_task: Mapping[str, Any], seed_files: Mapping
     return talk.until("strategist.dna", prompt, read, ATTEMPTS)
 
 
-def _story(seed_task: Mapping[str, Any]) -> set[str]:
+def _story(seed_task: Task) -> set[str]:
     """Words that belong to the seed's story without doubt: its name and targets, where they join several words."""
     names = {str(seed_task["name"]).lower(), *(name.lower() for name in seed_task["submission"]["target"])}
     return {name for name in names if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)}
@@ -106,7 +107,6 @@ def specification(
     scenario: Mapping[str, str],
     mutated: list[dict[str, Any]],
     rows: int,
-    metrics: Mapping[str, tuple[str, bool]],
 ) -> Specification:
     """What is to be made, concretely, of `rows` samples."""
     prompt = prompts.render(
@@ -116,17 +116,17 @@ def specification(
         mutations=dumps(mutated),
         rows=str(rows),
         modalities=", ".join(MODALITIES),
-        metrics=offered(metrics),
+        metrics=offered(),
     )
     return talk.until(
         "strategist.specification",
         prompt,
-        lambda reply: read_specification(json_of(reply, dict), rows, metrics),
+        lambda reply: read_specification(json_of(reply, dict), rows),
         ATTEMPTS,
     )
 
 
-def outline(seed_task: Mapping[str, Any], seed_files: Mapping[str, Content]) -> str:
+def outline(seed_task: Task, seed_files: Mapping[str, Content]) -> str:
     """Markdown about a seed task; `seed_files` are its public files by their name below public/."""
     metric, submission = seed_task["metric"], seed_task["submission"]
     better = "lower" if metric["lower_is_better"] else "higher"
@@ -151,7 +151,7 @@ def outline(seed_task: Mapping[str, Any], seed_files: Mapping[str, Content]) -> 
     return "\n".join(lines)
 
 
-def description_of(seed_task: Mapping[str, Any], most: int) -> str:
+def description_of(seed_task: Task, most: int) -> str:
     """The first `most` characters of a task's description."""
     text = str(seed_task["description"])
     return text if len(text) <= most else text[:most].rstrip() + "\n[...]"

@@ -5,11 +5,10 @@ The writer is shown neither the rule nor the script nor the thresholds. Not cove
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from ... import prompts
 from ...records.jsonl import dumps
+from ...records.task import Task
 from .asking import Faulty, Talk
 from .environment import FOLDERS, SAMPLE, TEST, TRAIN, Environment
 from .replies import page_of
@@ -35,7 +34,7 @@ FORBIDDEN = (
 RULE_WORDS = 6  # so many words of the rule in a row are the rule
 
 
-def write_page(talk: Talk, wanted: Specification, environment: Environment, seed_task: Mapping[str, Any]) -> str:
+def write_page(talk: Talk, wanted: Specification, environment: Environment, seed_task: Task) -> str:
     """The Markdown of description.md."""
     direction = wanted.direction.capitalize()
     prompt = prompts.render(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...records.errors import ToolError
 from ..table import Rejected
 from . import difficulty, facts, leaks, page, secrets
-from .case import Case, Skipped, Trial, read_case
+from .case import Case, Skipped, Trial, Trials, read_case
 from .view import View
 
 CHECKS: dict[str, Callable[[View], str]] = {
@@ -74,4 +74,4 @@ def _outcome(name: str, view: View) -> str:
     return f"failed: {reason}" if reason else PASSED
 
 
-__all__ = ["CHECKS", "PASSED", "Case", "Trial", "examine", "failures", "read_case", "require"]
+__all__ = ["CHECKS", "PASSED", "Case", "Trial", "Trials", "examine", "failures", "read_case", "require"]

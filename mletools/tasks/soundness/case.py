@@ -6,7 +6,7 @@ Not covered: how a score comes about and where a solution runs, which are argume
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...records.errors import RecordError, ToolError
 from ..folder import Content, content_digest, private_files
@@ -27,6 +27,24 @@ class Trial:
     reason: str
     duration_s: float
     limit_s: float
+
+
+class Trials(Protocol):
+    """Runs standard solutions in a sandbox; see scoring.trials."""
+
+    def can_solve(self, task: Mapping[str, Any]) -> bool:
+        """Whether there is a standard solution for a task."""
+        ...
+
+    def __call__(
+        self,
+        task: Mapping[str, Any],
+        public: Mapping[str, bytes],
+        answers: bytes,
+        score: Callable[[bytes], float] | None = None,
+    ) -> Trial:
+        """How a run on the public files ended; its score by `score`, else by the task's named metric."""
+        ...
 
 
 @dataclass(frozen=True)

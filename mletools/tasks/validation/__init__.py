@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...records.errors import RecordError
+from ...records.task import Task
 from ..folder import data_digest, private_digest, private_files, write_folder
 from ..table import Rejected
 from ..tree import listed, spelled_out
@@ -84,7 +85,7 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     origin = data / task["data"]["dir"]
     try:
         public = spelled_out(origin / "public", task["data"]["public"])
-        made = made_of(task, origin, public, fraction, part)
+        made = made_of(cast(Task, task), origin, public, fraction, part)
         shown = sorted({*public, *made.public} - made.gone)
         kept = [name for name in private_files(task) if name not in _left_out(task)]
         files = {
@@ -121,7 +122,7 @@ def validation_problem(task: Mapping[str, Any], data: Path) -> str | None:
     if sum((origin / "public" / name).stat().st_size for name in read) > MOST_TRIED:
         return None
     try:
-        made_of(task, origin, public, 0.2)
+        made_of(cast(Task, task), origin, public, 0.2)
     except Rejected as rejected:
         return rejected.reason
     return None

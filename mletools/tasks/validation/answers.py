@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...records.task import Task
 from ..table import Rejected
 from .rows import Key, canonical
 
@@ -33,7 +34,7 @@ class Truth:
     by_group: bool = False
 
 
-def truth_of(task: Mapping[str, Any], known: Columns, train: Columns, test: Columns, units: Mapping[Key, Any]) -> Truth:
+def truth_of(task: Task, known: Columns, train: Columns, test: Columns, units: Mapping[Key, Any]) -> Truth:
     """The answers of all rows of train.csv. `known` is the task's answers file, `units` the rows of each id.
 
     Rejected where they cannot be formed.
@@ -54,7 +55,7 @@ def truth_of(task: Mapping[str, Any], known: Columns, train: Columns, test: Colu
 
 
 def _targets(
-    task: Mapping[str, Any], targets: list[str], known: Columns, train: Columns, test: Columns, units: Mapping[Key, Any]
+    task: Task, targets: list[str], known: Columns, train: Columns, test: Columns, units: Mapping[Key, Any]
 ) -> Truth:
     submission = task["submission"]
     new = [name for name in train if name not in test and name not in submission["id"]]
@@ -86,7 +87,7 @@ def _targets(
     )
 
 
-def _as_known(task: Mapping[str, Any], name: str, cells: Sequence[str], known: Sequence[str]) -> list[str]:
+def _as_known(task: Task, name: str, cells: Sequence[str], known: Sequence[str]) -> list[str]:
     """The cells as the answers write them: 1 for the positive one of two labels where the answers are 0 and 1."""
     there, theirs = {cell for cell in cells if cell.strip()}, {cell for cell in known if cell.strip()}
     parse = task.get("answer_parse", task["submission"]["parse"])
@@ -106,7 +107,7 @@ def _as_known(task: Mapping[str, Any], name: str, cells: Sequence[str], known: S
     return list(cells)
 
 
-def _complete(task: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> list[bool]:
+def _complete(task: Task, columns: Sequence[Sequence[str]]) -> list[bool]:
     if task["submission"].get("empty_ok"):
         return [True] * len(columns[0])
     return [all(cell.strip() for cell in cells) for cells in zip(*columns, strict=True)]
@@ -131,7 +132,7 @@ def _begins(names: Sequence[str]) -> str:
 
 
 def _ranked(
-    task: Mapping[str, Any],
+    task: Task,
     target: str,
     known: Columns,
     train: Columns,
@@ -155,7 +156,7 @@ def _ranked(
     return Truth({target: cells}, [marks[0]], complete, by_group=True)
 
 
-def _more(task: Mapping[str, Any], had: Sequence[str], known: Columns, train: Columns) -> dict[str, list[str]]:
+def _more(task: Task, had: Sequence[str], known: Columns, train: Columns) -> dict[str, list[str]]:
     """The other columns of the answers that train.csv has. Rejected where the metric needs one that it lacks."""
     metric = task["metric"]
     needed = {rule.get("column", rule.get("of")) for rule in metric.get("where", [])}
@@ -177,7 +178,7 @@ def _texts(value: Any) -> set[str]:
     return set().union(*map(_texts, value)) if isinstance(value, (list, tuple)) else set()
 
 
-def _separator(task: Mapping[str, Any]) -> str:
+def _separator(task: Task) -> str:
     return str(task.get("answer_separator", task["submission"].get("separator", " ")))
 
 

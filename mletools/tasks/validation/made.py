@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...records.task import Task
 from ..folder import Content
 from ..table import Rejected, csv_bytes
 from .answers import Truth, truth_of
@@ -40,7 +41,7 @@ class Made:
     rows: int
 
 
-def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fraction: float, part: str = "") -> Made:
+def made_of(task: Task, folder: Path, names: Sequence[str], fraction: float, part: str = "") -> Made:
     """The files of a view of the task in `folder` with the public files `names`. Rejected where there is none.
 
     A `part` with a name has other rows than the one without, as far as there are others.
@@ -54,9 +55,7 @@ def made_of(task: Mapping[str, Any], folder: Path, names: Sequence[str], fractio
     raise Rejected(problems[0])
 
 
-def _made_of(
-    task: Mapping[str, Any], folder: Path, names: Sequence[str], labels: str, fraction: float, part: str
-) -> Made:
+def _made_of(task: Task, folder: Path, names: Sequence[str], labels: str, fraction: float, part: str) -> Made:
     """The files of a view of which the table `labels` has the labels."""
     public, ids, seed = folder / "public", task["submission"]["id"], str(task["id"])
     training = labelled(public, names, ids, labels)
@@ -107,7 +106,7 @@ def _rows_of(keys: Sequence[Key]) -> Rows:
     return found
 
 
-def _free(task: Mapping[str, Any], units: Rows, truth: Truth, foreign: Sequence[Key]) -> Rows:
+def _free(task: Task, units: Rows, truth: Truth, foreign: Sequence[Key]) -> Rows:
     """The units that may be held out: with all their targets, and with an id that is no other's, as numbers either."""
     taken = {canonical_key(key) for key in foreign}
     plain = {key: canonical_key(key) for key in units}
@@ -152,7 +151,7 @@ def _looked_at(free: Rows, truth: Truth, train: Table) -> tuple[dict[Key, str], 
     return {key: train.columns[few[0]][each[0]] for key, each in free.items()} if alone else {}, seen
 
 
-def _shown(task: Mapping[str, Any], train: Table, test: Table, order: Sequence[int], keys: Sequence[Key]) -> Table:
+def _shown(task: Task, train: Table, test: Table, order: Sequence[int], keys: Sequence[Key]) -> Table:
     """test.csv with the columns that it has of the validation rows `order`.
 
     Where test.csv has one row an id and the labels of an id have several, so has the view. Rejected where they differ.
@@ -182,7 +181,7 @@ def _answers(
     return csv_bytes([*ids, *truth.cells], cells), owners
 
 
-def _sample(task: Mapping[str, Any], table: Table, added: Sequence[Key], groups: Table | None) -> bytes:
+def _sample(task: Task, table: Table, added: Sequence[Key], groups: Table | None) -> bytes:
     """The sample `table` with rows for the ids `added`: all say what all of it says.
 
     Where its rows differ, their cells are dealt out anew over all rows, so that none shows where it comes from. Where
@@ -201,7 +200,7 @@ def _sample(task: Mapping[str, Any], table: Table, added: Sequence[Key], groups:
     return csv_bytes(list(table.columns), [every[name] for name in table.columns])
 
 
-def _own_lists(task: Mapping[str, Any], table: Table, groups: Table) -> dict[str, dict[Key, str]]:
+def _own_lists(task: Task, table: Table, groups: Table) -> dict[str, dict[Key, str]]:
     """{target: {group: its rows}} for targets whose cells list the rows of their group by some column of test.csv."""
     ids, glue = task["submission"]["id"], str(task["submission"].get("separator", " "))
     of_row = groups.keys(ids)

@@ -15,8 +15,9 @@ from scipy import fft
 from scipy.io import wavfile
 from scipy.ndimage import gaussian_filter1d, maximum_filter1d, uniform_filter1d
 
+from ...dataset import Asset, Target
 from ...table import Column, fixed
-from ..world import Asset, Category, Dense, Number, Rendered, Target
+from ..world import Category, Dense, Number, Rendered
 from .common import (
     Menu,
     apply_steps,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset import SideTable
 from ...table import Column, Rejected, fixed
-from ..world import Category, Number, Rendered, SideTable, divisible
+from ..world import Category, Number, Rendered, divisible
 
 MUTATIONS = {
     "missing_values": "cells of some columns are empty, in some tasks mostly where another column is high",

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse.csgraph import connected_components, shortest_path
 
+from ...dataset import Asset
 from ...table import csv_bytes, fixed
 from ..signs import plural
-from ..world import Asset, Category, Number, Rendered
+from ..world import Category, Number, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
 MUTATIONS = {

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, uniform_filter, uniform_filter1d
 
+from ...dataset import Asset, Target
 from ...forms import rle
 from ...table import Column, Rejected
-from ..world import Asset, Category, Dense, Number, Rendered, Target
+from ..world import Category, Dense, Number, Rendered
 from .common import (
     Menu,
     apply_steps,

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset import Asset, Target
 from ...table import Column, csv_bytes, fixed
-from ..world import Asset, Category, Dense, Number, Rendered, Target
+from ..world import Category, Dense, Number, Rendered
 from .common import Menu, codes, draw_numbers, least_squares, measured_places, number_values, pick, shuffled
 
 MUTATIONS = {

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset import Asset
 from ...table import Column, fixed
-from ..world import Asset, Category, Number, Rendered
+from ..world import Category, Number, Rendered
 from .common import apply_steps, draw_places, pick, row_count, shuffled
 from .text_grammar import (
     ASKS,

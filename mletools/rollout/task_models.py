@@ -1,46 +1,30 @@
-"""Makes tasks with a language model: pays for each reply once, and runs the model's scripts in a sandbox.
+"""The models of the four roles that write tasks, each reply paid once, and the sandbox of their scripts.
 
-Not covered: the roles, their checks, and the seed tasks (tasks.roles).
+Not covered: the roles themselves (tasks.roles).
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..grading import check_task, metrics, score_bytes
-from ..grading.code import box
 from ..models import Model
 from ..models.prices import Price
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, canonical, derive_seed
-from ..rollout.metered_model import MeteredModel
-from ..sandbox import Limits, Sandbox, Setup, open_sandbox
-from ..tasks.roles import (
-    FOLDER,
-    SCRIPT,
-    Answer,
-    Examine,
-    Journal,
-    ScriptRun,
-    Seed,
-    make_llm_task,
-    program,
-    read_seeds,
-    script_run,
-)
+from ..sandbox import Limits, Setup, open_sandbox
+from ..tasks.options import JOURNAL, ROLES, LlmOptions, TaskRole
+from ..tasks.roles import Answer, Examine, Journal, make_llm_task, read_seeds
+from ..tasks.roles.maker import LlmMaker, ScriptBox
 from ..tasks.table import Rejected
-from .options import JOURNAL, ROLES, LlmOptions, TaskRole
+from .metered_model import MeteredModel
 
 LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submission_mb=32)
-
-
-# --- questions --------------------------------------------------------------------------------------------------------
 
 
 class Asker:
@@ -99,66 +83,6 @@ class Asker:
 
 def _since(started: float) -> float:
     return round(time.perf_counter() - started, 4)
-
-
-# --- scripts ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ScriptBox:
-    """Runs scripts in a sandbox and returns their output files."""
-
-    sandbox: Sandbox
-    limits: Limits
-
-    def __call__(self, code: str, inputs: Mapping[str, bytes], seed: int) -> ScriptRun:
-        with box() as place:
-            for name, content in {**inputs, SCRIPT: code.encode()}.items():
-                (place / name).write_bytes(content)
-                (place / name).chmod(0o644)
-            outcome = self.sandbox.run(program(), place, self.limits, seed, outputs=(FOLDER,))
-        return script_run(outcome.status, outcome.stdout, outcome.stderr, outcome.outputs, outcome.problems)
-
-
-# --- the maker --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LlmMaker:
-    """Makes tasks of source "llm", in as many threads as the sandbox has slots; opened by `open_maker`.
-
-    `make` is make_llm_task without the seed task, the index and the checks.
-    """
-
-    seeds: list[Seed]
-    make: Callable[..., dict[str, Any]]
-    examine: Examine | None = None
-
-    def __call__(self, place: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
-        """(the record of a (source, index) pair, the errors of failed attempts at its parts). The seeds take turns.
-
-        Rejected if the task cannot be made, ToolError if no further task can be made.
-        """
-        _, index = place
-        seed = self.seeds[index % len(self.seeds)]
-        record = self.make(seed.task, seed.files, index, examine=self._checked)
-        attempts = record["provenance"]["attempts"]
-        return record, [
-            f"{attempt['role']}: {attempt['error']}" for attempt in attempts if attempt["error"] is not None
-        ]
-
-    def _checked(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-        try:
-            check_task(record)
-        except RecordError as error:
-            raise Rejected(str(error)) from None
-        if self.examine is not None:
-            self.examine(record, files)
-
-
-def offered_metrics() -> dict[str, tuple[str, bool]]:
-    """{name: (definition, lower_is_better)} of every named metric."""
-    return {name: (metric.definition, metric.lower_is_better) for name, metric in metrics.METRICS.items()}
 
 
 def _models(
@@ -221,7 +145,5 @@ def open_maker(
             data=data,
             ask=Asker(models, journal, seed),
             run_script=ScriptBox(sandbox, limits),
-            score=score_bytes,
-            metrics=offered_metrics(),
         )
         yield LlmMaker(seeds, make, examine)

@@ -2,11 +2,10 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..run import Run
-from ..tasks.make import Made
+from .make import Made
 
 MAX_VALUES = 12  # only the most common are shown
 
@@ -39,22 +38,22 @@ class Summary:
         if task.trial is not None:
             self.seconds.append(task.trial.duration_s)
 
-    def say(self, run: Run) -> None:
-        """Print the summary on standard error."""
+    def lines(self) -> Iterator[str]:
+        """The summary for people."""
         if not self.samples:
             return
         for name, counts in self.counts.items():
             shown = ", ".join(f"{value} {count}" for value, count in counts.most_common(MAX_VALUES))
             more = f", and {len(counts) - MAX_VALUES} more" if len(counts) > MAX_VALUES else ""
-            run.say(f"{name}: {shown}{more}")
-        run.say(f"samples: {_spread(self.samples, '')}")
-        run.say(f"public files: {_spread([size / 1000 for size in self.bytes], ' kB')}")
+            yield f"{name}: {shown}{more}"
+        yield f"samples: {_spread(self.samples, '')}"
+        yield f"public files: {_spread([size / 1000 for size in self.bytes], ' kB')}"
         if self.seconds:
-            run.say(f"standard solution: {_spread(self.seconds, ' s', 2)}")
+            yield f"standard solution: {_spread(self.seconds, ' s', 2)}"
         for role, costs in self.costs.items():
             calls, usd = sum(cost["calls"] for cost in costs), [cost["usd"] for cost in costs]
             paid = "at unknown cost" if None in usd else f"{sum(usd):.4f} USD"
-            run.say(f"{role}: {calls} replies for the tasks made, {paid}")
+            yield f"{role}: {calls} replies for the tasks made, {paid}"
 
 
 def _spread(values: Sequence[float], unit: str, decimals: int = 0) -> str:

@@ -10,8 +10,8 @@ from ..models.prices import read_price
 from ..records.errors import OptionError, ToolError
 from ..records.options import Declaration, declarations, option
 from ..sandbox import BACKENDS
-from ..tasks.procedural.dna import MODALITIES, MUTATIONS, SAMPLES
-from ..tasks.sources import sources
+from .procedural.dna import MODALITIES, MUTATIONS, SAMPLES
+from .sources import sources
 
 LLM = "llm"
 ROLES = ("strategist", "developer", "evaluator", "writer")

@@ -6,15 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..grading import score_bytes
-from ..grading.code import box
-from ..scoring.code_metrics import CodeMetrics
-from ..scoring.trials import Trials
-from ..tasks.make import STAGES, Dropped, Made, NoTask
-from ..tasks.roles.environment import SAMPLE
-from ..tasks.soundness import Case, Trial, examine, failures
-from ..tasks.table import Rejected
-from .roles import LlmMaker
+from ...grading import RunCode, score_bytes
+from ...grading.code import box
+from ..make import STAGES, Dropped, Made, NoTask
+from ..soundness import Case, Trial, Trials, examine, failures
+from ..table import Rejected
+from .environment import SAMPLE
+from .maker import LlmMaker
 
 PUBLIC = "public/"
 
@@ -23,12 +21,12 @@ PUBLIC = "public/"
 class LlmTasks:
     """Makes the task of source llm with an index. For threads: most of the time is spent waiting for a model.
 
-    `trials` runs a standard solution, or None; `code_metrics` scores by metrics that are code.
+    `trials` runs a standard solution, or None; `run_code` scores by metrics that are code.
     """
 
     make: LlmMaker
     trials: Trials | None
-    code_metrics: CodeMetrics
+    run_code: RunCode
 
     def __call__(self, place: tuple[str, int], first: int = 0) -> Made:
         """The task; NoTask if the model's attempts are used up or a check fails.
@@ -64,7 +62,7 @@ class LlmTasks:
                 if not name.startswith(PUBLIC) or name == f"{PUBLIC}{SAMPLE}":
                     (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).write_bytes(content)
-            score = partial(self.code_metrics, record, folder)
+            score = partial(self.run_code, record, folder)
         if self.trials is None or not self.trials.can_solve(record):
             return Case(record, files, score)
 
