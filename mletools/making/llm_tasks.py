@@ -9,11 +9,11 @@ from typing import Any
 from ..grading import score_bytes
 from ..grading.code import box
 from ..scoring.code_metrics import CodeMetrics
-from ..scoring.trials import Trials
 from ..tasks.make import STAGES, Dropped, Made, NoTask
 from ..tasks.roles.environment import SAMPLE
 from ..tasks.soundness import Case, Trial, examine, failures
 from ..tasks.table import Rejected
+from ..tasks.trials import Trials
 from .roles import LlmMaker
 
 PUBLIC = "public/"

@@ -14,10 +14,10 @@ from ..records.errors import ToolError
 from ..records.jsonl import dumps
 from ..records.rejects import reject_record
 from ..run import Run
-from ..scoring.code_metrics import LazySandbox
-from ..scoring.trials import Trials
+from ..sandbox.lazy import LazySandbox
 from ..tasks.likeness import likeness
 from ..tasks.make import STAGES, Dropped, Made, Marking, NoTask, Shape, make_task
+from ..tasks.trials import Trials
 from .options import LLM, LlmOptions, TaskOptions, TaskRole
 from .summary import Summary
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..models import ContextExceeded, Model, Reply, Request, ToolCall
 from ..models.following import FollowingModel
@@ -60,7 +60,7 @@ class MeteredModel:
             self.temperature,
             self.top_p,
             self.max_tokens or most,
-            task,
+            cast(Any, task),
             tools=tools,
             role=role,
             training=self.training,
