@@ -30,15 +30,13 @@ from typing import Any
 from tabulate import tabulate
 
 from mletools.sandbox import Limits, Setup, open_sandbox
-from mletools.scaffolds.reading import split_answer
-from mletools.simulated import answer
+from mletools.solutions import solution
 
 
 def programs(task: dict[str, Any], count: int) -> list[str]:
     """Solutions of a task, of the levels in turn."""
     levels = ("linear", "tree", "knn", "stump")
-    found = [split_answer(answer(task, levels[at % len(levels)], at))[1] for at in range(count)]
-    return [code for code in found if code is not None]
+    return [solution(task, levels[at % len(levels)], at) for at in range(count)]
 
 
 def serve(pipe: Any, scripts: dict[str, list[str]], latency: float) -> None:

@@ -32,7 +32,7 @@ from tabulate import tabulate
 
 from mletools.grading import grade
 from mletools.sandbox import Limits, Setup, open_sandbox
-from mletools.simulated import VALID, answer, solves
+from mletools.solutions import VALID, solution, solves
 
 THRESHOLDS = ("median", "bronze", "silver", "gold")
 THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
@@ -64,8 +64,7 @@ def plain(code: str, folder: Path) -> tuple[bytes | None, str, float]:
 
 
 def run_level(task: Mapping[str, Any], folder: Path, level: str, sample: int, solve: Solve) -> Run:
-    code = answer(dict(task), level, sample).split("```python\n")[1].removesuffix("```")
-    submission, problem, seconds = solve(code, folder)
+    submission, problem, seconds = solve(solution(task, level, sample), folder)
     if submission is None:
         return Run(None, problem, frozenset(), seconds)
     verdict = grade(task, folder, submission)

@@ -78,11 +78,12 @@ def make_tasks(run: cli.Run, options: TaskOptions, llm: LlmOptions, roles: Mappi
 
     ToolError at the end if a task could not be made; with a language model, if none could.
     """
-    from ..scoring.code_metrics import CodeMetrics, LazySandbox
-    from ..scoring.trials import Trials
+    from ..sandbox.lazy import LazySandbox
+    from ..scoring.code_metrics import CodeMetrics
     from ..tasks.likeness import likeness
     from ..tasks.make import STAGES, Maker, Shape
     from ..tasks.summary import Summary
+    from ..tasks.trials import Trials
 
     run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
     by_llm = options.source == (LLM,)

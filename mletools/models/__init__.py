@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..records.errors import RecordError, ToolError
+from ..records.task import Task
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 
 ENGINES = {
@@ -55,7 +56,7 @@ class Request:
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int = 1024
-    task: dict[str, Any] | None = None
+    task: Task | None = None
     tools: list[dict[str, Any]] | None = None
     role: str = ""
     stop: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
 """Runs metrics that are code in a sandbox, which a process opens when it first needs it. Importing this is fast."""
 
 import json
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import dumps
 from ..records.options import option
-from ..sandbox import BACKENDS, Cell, Limits, Sandbox, Setup, open_sandbox
+from ..sandbox import BACKENDS, Cell, Limits, Sandbox
+from ..sandbox.lazy import LazySandbox
 
 if TYPE_CHECKING:
     from ..grading.form import Form
@@ -22,34 +22,6 @@ Key: TypeAlias = tuple[str, str, str]  # a task's folder, the digests of its fil
 # A session scores so many submissions and lasts so many seconds: what a metric leaves on its disk goes with it.
 MAX_SUBMISSIONS, MAX_SECONDS = 1000, 86_400.0
 MOST_TASKS = 8  # whose form, which holds their ids, and what their metric was seen to score are kept
-
-
-class LazySandbox:
-    """A sandbox with one slot: `open` opens it, the end of the with block closes it. Users hold `lock` meanwhile.
-
-    It can be pickled: a worker process opens a sandbox of its own, which ends with the process.
-    """
-
-    def __init__(self, backend: str):
-        self.backend, self.lock = backend, threading.Lock()
-        self._stack = ExitStack()
-        self._sandbox: Sandbox | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LazySandbox, (self.backend,)
-
-    def open(self) -> Sandbox:
-        """The sandbox, opened by the first call. ToolError: it cannot be opened."""
-        if self._sandbox is None:
-            self._sandbox = self._stack.enter_context(open_sandbox(self.backend, Setup(1)))
-        return self._sandbox
-
-    def __enter__(self) -> "LazySandbox":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._sandbox = None
-        self._stack.close()
 
 
 class CodeMetrics:

@@ -1,8 +1,8 @@
-"""The simulated model, `-m scripted`: no language model, but a bank of programs and rules that play every role.
+"""The simulated model, `-m scripted`: no language model, but standard programs and rules that play every role.
 
-Real solutions from good to broken, without a language model, a network or any chance.
+Real solutions (solutions) from good to broken, without a language model, a network or any chance.
 
-    bank, programs, measures   the programs: models of graded quality, their composition, how files are measured
+    answers                    a reply with a program; reading the bank's models back from a text
     solver                     an agent in turns, of moderate skill, that errs
     tinkerer                   an agent that changes one thing at a time, for which a good solution is hard to find again
     ideas                      the ideator, the implementer, the classifier of ideas
@@ -20,18 +20,18 @@ words beyond marks (tags, fences, scores, the bank's model lines, names of famil
 It has no tokens: the counts of a reply are an estimate, characters / 4 rounded up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..models import Reply, Request
 from ..records.errors import RecordError, ToolError
-from . import author, hostile, ideas, instrumenter, programs, search, solver, tinkerer, unruly
-from .bank import FAULTS, LEVELS, VALID, WEIGHTS, answer, draw_level, rng_of, simplest
+from ..solutions import programs, solves
+from ..solutions.bank import simplest
+from . import author, hostile, ideas, instrumenter, search, solver, tinkerer, unruly
+from .answers import LEVELS, WEIGHTS, answer, draw_level, rng_of
 from .conversation import POLICIES, act
-from .programs import NEEDED
 
-__all__ = ["FAULTS", "LEVELS", "NEEDED", "PERSONAS", "VALID", "WEIGHTS", "ScriptedModel", "answer", "solves"]
+__all__ = ["LEVELS", "PERSONAS", "WEIGHTS", "ScriptedModel", "answer"]
 
 # Who answers, by the name after `scripted:`. An ideator's persona plays the solver where it is asked to solve.
 PERSONAS = ("solver", "tinkerer", "ideator", "vague", "null", "malformed", "lazy", "looping", "hostile")
@@ -107,11 +107,6 @@ def _the_same(request: Request, levels: list[str]) -> Reply:
         again = replace(request, messages=[])
         return act(again, "program", simplest(request.task), thought="<think>Once more.</think>")
     return play("", replace(request, seed=0, messages=[{"role": "user", "content": ""}]), levels)
-
-
-def solves(task: Mapping[str, Any]) -> bool:
-    """Whether the bank has programs for a task."""
-    return not programs.unsolved(task)
 
 
 def _counted(request: Request, reply: Reply) -> Reply:

@@ -7,9 +7,7 @@ counts like one of the scaffold's; actions that break the protocol (unruly).
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..models import Reply, Request, ToolCall
 
@@ -43,12 +41,14 @@ class ConversationStep:
     seen: str
 
 
-def steps(messages: Sequence[Mapping[str, Any]]) -> list[ConversationStep]:
+def steps(request: Request) -> list[ConversationStep]:
     """What the agent did so far, in order."""
     found: list[ConversationStep] = []
-    for message in messages:
+    for message in request.messages:
         if message["role"] == "assistant":
-            kind, text = _action(message)
+            calls = message.get("tool_calls")
+            first = calls[0]["function"] if calls else None
+            kind, text = _call(first["name"], first["arguments"]) if first else _action(str(message["content"]))
             found.append(ConversationStep(kind, text, ""))
         elif found:
             last = found[-1]
@@ -56,19 +56,19 @@ def steps(messages: Sequence[Mapping[str, Any]]) -> list[ConversationStep]:
     return found
 
 
-def given(messages: Sequence[Mapping[str, Any]]) -> str:
+def given(request: Request) -> str:
     """What the agent was told before it first spoke."""
     told = []
-    for message in messages:
+    for message in request.messages:
         if message["role"] == "assistant":
             break
         told.append(str(message["content"]))
     return "\n".join(told)
 
 
-def asked(messages: Sequence[Mapping[str, Any]]) -> str:
+def asked(request: Request) -> str:
     """All messages but the agent's own."""
-    return "\n".join(str(message["content"]) for message in messages if message["role"] != "assistant")
+    return "\n".join(str(message["content"]) for message in request.messages if message["role"] != "assistant")
 
 
 def fenced(text: str) -> list[str]:
@@ -103,11 +103,9 @@ def item(text: str, name: str, before: str | None = None) -> str | None:
     return (rest[: end.start()] if end else rest).strip()
 
 
-def _action(message: Mapping[str, Any]) -> tuple[str, str]:
-    calls = message.get("tool_calls") or []
-    if calls:
-        return _call(calls[0]["function"]["name"], calls[0]["function"]["arguments"])
-    match = _TAGS.search(str(message["content"]).rpartition("</think>")[2])
+def _action(content: str) -> tuple[str, str]:
+    """(kind, text) of the action in tags that a message has."""
+    match = _TAGS.search(content.rpartition("</think>")[2])
     if match is None:
         return "none", ""
     tag, body = match.groups()
@@ -154,7 +152,7 @@ def tagged(request: Request, kind: str, *values: str) -> str:
     if tag == "PythonInterpreter":
         return f"<tool_call>\npython\n<code>\n{values[0]}</code>\n</tool_call>"
     if tag == "Score":
-        name = (request.task or {}).get("name", "")
+        name = request.task.get("name", "") if request.task else ""
         call = json.dumps({"name": "Score", "arguments": {"competition_id": name}}, ensure_ascii=False)
         return f"<tool_call>\n{call}\n</tool_call>"
     if tag == "answer":
@@ -183,7 +181,7 @@ def offers(request: Request, kind: str) -> bool:
         return True
     if request.tools:
         return any(tool["function"]["name"] == name_of(request, kind) for tool in request.tools)
-    return "<seek_help>" in given(request.messages)
+    return "<seek_help>" in given(request)
 
 
 def name_of(request: Request, kind: str) -> str:

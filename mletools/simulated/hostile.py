@@ -8,8 +8,9 @@ Covered: every role, tags and tool calls. Not covered: attacks on the sandbox's 
 import json
 
 from ..models import Reply, Request
+from ..solutions import choices, program
 from . import conversation, ideas
-from .bank import choices, program, rng_of, with_program
+from .answers import rng_of, with_program
 from .conversation import act, offers
 
 CLEAN = """\
@@ -117,7 +118,7 @@ def play(request: Request) -> Reply:
     """The next attack; once all were tried, a plain solution, its score where one asks for it, and the end."""
     if request.role not in conversation.POLICIES:
         return answer(request)
-    past = conversation.steps(request.messages)
+    past = conversation.steps(request)
     if len(past) < len(ATTACKS):
         return _attack(request, ATTACKS[len(past)], len(past))
     code = _plain(request)

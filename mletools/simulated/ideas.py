@@ -11,24 +11,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..models import Reply, Request
+from ..records.task import Task
+from ..solutions import FAULTS, VALID, Choice, choices
+from ..solutions.bank import SeededRng
 from . import conversation
-from .bank import (
-    FAULTS,
-    VALID,
-    Choice,
-    SeededRng,
-    answer,
-    answer_with,
-    better,
-    choice_of,
-    choices,
-    choices_in,
-    draw_level,
-    rng_of,
-)
+from .answers import answer, answer_with, better, choice_of, choices_in, draw_level, rng_of
 
 POOR = ("dummy", "stump", "shrunk")
 EXPERT = tuple(level for level in reversed(VALID) if level not in POOR)  # what an expert tries, and in which order
@@ -97,7 +86,7 @@ def read(text: str) -> Advice:
 
 def play(request: Request, levels: list[str], persona: str = "") -> Reply:
     """The answer in one of the roles; the personas vague and null say as an ideator what the paper's controls say."""
-    text = conversation.asked(request.messages)
+    text = conversation.asked(request)
     rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(classified(text))
@@ -127,7 +116,7 @@ def classified(text: str) -> str:
     return json.dumps({"rationale": rationale, "type": name})
 
 
-def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+def _idea(task: Task, text: str, levels: Sequence[str], rng: SeededRng) -> str:
     tried = _tried(task, text)
     known = [level for level in EXPERT if level in levels] or list(EXPERT)
     left = [level for level in known if level not in tried]
@@ -150,7 +139,7 @@ def _idea(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng
     return _written(analysis, f"Train {choice.words} in place of the present model.", why, rng)
 
 
-def _tried(task: dict[str, Any], text: str) -> dict[str, float | None]:
+def _tried(task: Task, text: str) -> dict[str, float | None]:
     """{level: best score} of the programs in a text; a score belongs to the program that stands before it."""
     programs, tried = choices_in(task, text), dict[str, float | None]()
     for _, choice in programs:
@@ -176,7 +165,7 @@ def _written(analysis: str, action: str, why: str, rng: SeededRng) -> str:
     return rng.pick("how", ways)
 
 
-def _implemented(task: dict[str, Any], text: str, rng: SeededRng) -> str:
+def _implemented(task: Task, text: str, rng: SeededRng) -> str:
     present = _present(task, text)
     said = read(text)
     wanted = said.level if said.kind == "family" else present.level
@@ -188,7 +177,7 @@ def _implemented(task: dict[str, Any], text: str, rng: SeededRng) -> str:
     return answer_with(task, _another(task, wanted, present, rng, text), level, rng)
 
 
-def _improved(task: dict[str, Any], text: str, levels: Sequence[str], rng: SeededRng) -> str:
+def _improved(task: Task, text: str, levels: Sequence[str], rng: SeededRng) -> str:
     blocks = conversation.fenced(text)
     if not blocks:
         return answer(task, draw_level(rng, levels), rng.seed)
@@ -200,7 +189,7 @@ def _improved(task: dict[str, Any], text: str, levels: Sequence[str], rng: Seede
     return answer_with(task, _another(task, wanted, present, rng), draw_level(rng, levels), rng)
 
 
-def _present(task: dict[str, Any], text: str) -> Choice:
+def _present(task: Task, text: str) -> Choice:
     """The model of the solution in a text; one that the bank does not hold is taken for a tree."""
     found = [choice for code in conversation.fenced(text) if (choice := choice_of(task, code))]
     return found[-1] if found else next(choice for choice in choices(task) if choice.level == "tree")
@@ -213,7 +202,7 @@ def _moved(level: str, rng: SeededRng, up: float, same: float, known: Sequence[s
     return min(known, key=lambda each: abs(VALID.index(each) - place))
 
 
-def _another(task: dict[str, Any], level: str, present: Choice, rng: SeededRng, text: str = "") -> Choice:
+def _another(task: Task, level: str, present: Choice, rng: SeededRng, text: str = "") -> Choice:
     """A model of the level: the one that the text names, else any but the present one."""
     menu = [choice for choice in choices(task) if choice.level == level]
     said = conversation.item(text, "ACTION", before="RATIONALE") or ""

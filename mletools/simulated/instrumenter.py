@@ -10,7 +10,7 @@ import re
 
 from ..models import Reply, Request
 from ..records.programs import parse_program
-from .bank import rng_of
+from .answers import rng_of
 
 # Each report, and the words of a statement behind which it belongs.
 STEPS = (

@@ -8,13 +8,13 @@ seconds, which stand for a larger table's training. A debug run trains on all ro
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from . import programs
-from .bank import SAMPLE_PROGRAM, voting, with_fault
-from .programs import ProgramOptions
+from ..records.task import Task
+from ..solutions import programs
+from ..solutions.bank import SAMPLE_PROGRAM, voting, with_fault
+from ..solutions.programs import ProgramOptions
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _all() -> list[Change]:
 CHANGES = _all()
 
 
-def usable(task: Mapping[str, Any], recipe: Recipe) -> list[Change]:
+def usable(task: Task, recipe: Recipe) -> list[Change]:
     """The changes that would make another recipe for the task, in a fixed order."""
     useless = set[str]()
     if programs.form_of(task) in programs.UNITS:
@@ -260,7 +260,7 @@ def cheaper(recipe: Recipe) -> Recipe:
     return replace(recipe, model=name, setting=MODELS[name].settings[1])
 
 
-def drawn(task: Mapping[str, Any], pick: Callable[[Sequence[Change]], Change], steps: int, costly: int) -> list[Change]:
+def drawn(task: Task, pick: Callable[[Sequence[Change]], Change], steps: int, costly: int) -> list[Change]:
     """The changes that make a recipe from nothing: a model, `steps` steps, `costly` things that take longer.
 
     pick(changes): the one that is drawn of some.
@@ -274,7 +274,7 @@ def drawn(task: Mapping[str, Any], pick: Callable[[Sequence[Change]], Change], s
 
 
 def text_of(
-    task: Mapping[str, Any],
+    task: Task,
     recipe: Recipe,
     wanted: ProgramOptions,
     fault: str = "",
@@ -291,7 +291,7 @@ def text_of(
     return with_fault(code, fault, rng) if fault in ("crash", "misformat", "late") else code
 
 
-def model_of(task: Mapping[str, Any], recipe: Recipe) -> str:
+def model_of(task: Task, recipe: Recipe) -> str:
     """The source code of a recipe's model, with what it does to features and target."""
     kind = programs.kind_of_model(task)
     pairs = [(recipe.model, recipe.setting, recipe.cv)]

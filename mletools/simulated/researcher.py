@@ -11,12 +11,13 @@ another.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ..records.task import Task
+from ..solutions.bank import SeededRng
 from . import conversation
-from .bank import SeededRng, better
+from .answers import better
 from .recipes import CHEAP, MERGE, MODELS, Change, Recipe, changed, drawn, read, recipe_of, usable
 
 TASTE = 1.0  # a change of prior p is drawn exp(TASTE * p) times as often as one of 0; no taste is used for a draft
@@ -110,9 +111,8 @@ class SearchPrompt:
         return experiments
 
 
-def taken_apart(messages: Sequence[Mapping[str, Any]]) -> SearchPrompt:
-    """A request's messages, its own answers left out."""
-    text = conversation.asked(messages)
+def taken_apart(text: str) -> SearchPrompt:
+    """What a request says, its own answers left out."""
     parts: list[tuple[str, list[str]]] = [("", [])]
     outside: list[str] = []
     fence = ""
@@ -134,7 +134,7 @@ def taken_apart(messages: Sequence[Mapping[str, Any]]) -> SearchPrompt:
 class Mind:
     """What the researcher knows at a question. recipe: the present one, None for a draft."""
 
-    task: dict[str, Any]
+    task: Task
     prompt: SearchPrompt
     rng: SeededRng
     recipe: Recipe | None

@@ -23,9 +23,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..models import Reply, Request
-from . import hostile, recipes
-from .bank import SeededRng, better, simplest, with_program
-from .programs import ProgramOptions
+from ..solutions.bank import SeededRng, simplest
+from ..solutions.programs import ProgramOptions
+from . import conversation, hostile, recipes
+from .answers import better, with_program
 from .recipes import SLOW_TIMES, Change, Recipe, applied, cheaper, read, together
 from .researcher import Mind, changes_for, hypothesis, taken_apart, worth
 
@@ -56,7 +57,7 @@ CHALLENGES = {
 def play(request: Request) -> Reply:
     """The reply in a role of the search."""
     assert request.task is not None
-    prompt = taken_apart(request.messages)
+    prompt = taken_apart(conversation.asked(request))
     rng = SeededRng(request.seed, f"{request.task['id']}/{request.role}")
     mind = Mind(request.task, prompt, rng, together(prompt.recipes) if prompt.recipes else None)
     if request.role in _ANSWERS:

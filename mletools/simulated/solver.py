@@ -15,11 +15,13 @@ messages and the seed of the request; shares of the throws are the constants bel
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..models import Reply, Request
-from . import conversation, ideas, programs
-from .bank import FAULTS, VALID, Choice, SeededRng, choice_of, choices, draw_level, program, rng_of, with_fault
+from ..records.task import Task
+from ..solutions import FAULTS, VALID, Choice, choices, program, programs
+from ..solutions.bank import SeededRng, with_fault
+from . import conversation, ideas
+from .answers import choice_of, draw_level, rng_of
 from .conversation import ConversationStep
 
 # How often it begins at a level.
@@ -58,7 +60,7 @@ class Mind:
     """What the solver knows at a turn."""
 
     request: Request
-    task: dict[str, Any]
+    task: Task
     levels: list[str]
     rng: SeededRng
     tries: list[Try]
@@ -83,14 +85,14 @@ class Mind:
 def play(request: Request, levels: list[str]) -> Reply:
     """The solver's next message."""
     assert request.task is not None
-    past = conversation.steps(request.messages)
+    past = conversation.steps(request)
     return _decide(Mind(request, request.task, levels, rng_of(request), _tries(request, past), past))
 
 
 def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:
     assert request.task is not None
     found: list[Try] = []
-    told = conversation.given(request.messages)
+    told = conversation.given(request)
     earlier = conversation.fenced(told) if request.role == "memory" else []
     if earlier:
         score = conversation.outcome(told)[1]

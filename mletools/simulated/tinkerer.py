@@ -10,13 +10,15 @@ messages and the request's seed.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..models import Reply, Request
-from . import conversation, programs, recipes
-from .bank import SeededRng, better, rng_of, with_fault
+from ..records.task import Task
+from ..solutions import programs
+from ..solutions.bank import SeededRng, with_fault
+from . import conversation, recipes
+from .answers import better, rng_of
 from .conversation import ConversationStep
 from .recipes import Recipe
 
@@ -39,7 +41,7 @@ def play(request: Request) -> Reply:
     """The tinkerer's next message."""
     task, rng = request.task, rng_of(request)
     assert task is not None
-    tries = _tries(request, conversation.steps(request.messages))
+    tries = _tries(request, conversation.steps(request))
     if not tries:
         return _program(request, _begin(task, rng), "I begin with something simple.")
     last = tries[-1]
@@ -67,7 +69,7 @@ def play(request: Request) -> Reply:
     return _program(request, recipes.changed(best.recipe, change), change.sentence)
 
 
-def text_of(task: Mapping[str, Any], recipe: Recipe) -> str:
+def text_of(task: Task, recipe: Recipe) -> str:
     """The program of a recipe, which waits for nothing."""
     if programs.unsolved(task):
         return recipes.text_of(task, recipe, programs.ProgramOptions(), "fake")
@@ -75,7 +77,7 @@ def text_of(task: Mapping[str, Any], recipe: Recipe) -> str:
 
 
 def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:
-    told = conversation.given(request.messages)
+    told = conversation.given(request)
     earlier = conversation.fenced(told)[-1:] if request.role == "memory" else []
     found = []
     for code, seen in [
@@ -91,7 +93,7 @@ def _tries(request: Request, past: Sequence[ConversationStep]) -> list[Try]:
     return found
 
 
-def _begin(task: dict[str, Any], rng: SeededRng) -> Recipe:
+def _begin(task: Task, rng: SeededRng) -> Recipe:
     throws = itertools.count()
     steps = rng.pick("steps", range(MOST_STEPS + 1))
     return recipes.applied(
@@ -99,7 +101,7 @@ def _begin(task: dict[str, Any], rng: SeededRng) -> Recipe:
     )
 
 
-def _best(task: dict[str, Any], tries: Sequence[Try]) -> Try:
+def _best(task: Task, tries: Sequence[Try]) -> Try:
     """The first of those with the best score; the last where none has one."""
     best = tries[-1]
     for each in tries:

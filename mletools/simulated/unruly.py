@@ -7,8 +7,9 @@ once it is through. Covered: every role, tags and tool calls. Not covered: attac
 import json
 
 from ..models import Reply, Request, ToolCall
+from ..solutions.bank import simplest
 from . import conversation, ideas, solver
-from .bank import answer, rng_of, simplest
+from .answers import answer, rng_of
 from .conversation import act, arguments, name_of, tagged
 
 RIGHT = 0.15  # of the malformed agent's turns are the solver's
@@ -22,7 +23,7 @@ def malformed(request: Request, levels: list[str]) -> Reply:
 
 def lazy(request: Request) -> Reply:
     """The reply of the agent that does nothing."""
-    spoken = len(conversation.steps(request.messages))
+    spoken = len(conversation.steps(request))
     if request.role not in conversation.POLICIES or spoken % 3 == 1:
         return Reply(DONE)
     if request.role == "memory":
@@ -32,7 +33,7 @@ def lazy(request: Request) -> Reply:
 
 def _turn(request: Request, levels: list[str]) -> Reply:
     assert request.task is not None
-    spoken = len(conversation.steps(request.messages))
+    spoken = len(conversation.steps(request))
     ways = (_of_calls if request.tools else _of_tags)(request, simplest(request.task))
     if spoken >= len(ways) or rng_of(request)("right") < RIGHT:
         return solver.play(request, levels)
@@ -94,12 +95,12 @@ def _of_calls(request: Request, code: str) -> list[Reply]:
 
 def _answer(request: Request) -> Reply:
     """To a role of one question: an idea or a program that is not in its form."""
-    assert request.task is not None or request.role == "idea-type"
     rng = rng_of(request)
     if request.role == "idea-type":
         return Reply(
             rng.pick("how", ("", '{"type": "All of them"}', "Data Preparation", '{"rationale": "none", "type": '))
         )
+    assert request.task is not None
     if request.role == "ideator":
         idea = ideas.ITEMS.format("Nothing works.", "Train a random forest.", "It is better.")
         items = idea.split("\nACTION:")
@@ -113,7 +114,7 @@ def _answer(request: Request) -> Reply:
             idea[:40],
         ]
         return Reply(rng.pick("how", ways))
-    right = answer(request.task or {}, "tree", request.seed)
+    right = answer(request.task, "tree", request.seed)
     block = right[right.index("```") :]
     ways = [
         "",

@@ -10,7 +10,8 @@ from mletools.instrument import MARKERS, instrument, instrument_as
 from mletools.instrument.answer import MOST_REPORTS
 from mletools.instrument.insert import Instrumented
 from mletools.instrument.removal import without_reports
-from mletools.simulated import bank, instrumenter, programs
+from mletools.simulated import instrumenter
+from mletools.solutions import bank, programs
 
 PROGRAM = '''"""What it does."""
 from __future__ import annotations

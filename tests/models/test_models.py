@@ -22,7 +22,8 @@ from mletools.models import Reply, Request, ServerOptions, open_model
 from mletools.models.http import HttpModel
 from mletools.models.waits import wait_s
 from mletools.records.errors import RecordError, ToolError
-from mletools.simulated import bank
+from mletools.simulated.answers import plan
+from mletools.solutions import FAULTS, NEEDED, VALID, bank, solution, solves
 
 # ---- choosing one
 
@@ -133,7 +134,7 @@ def make_task(folder: Path, kind: str) -> dict[str, Any]:
     lower = kind in ("log_loss", "rmse")
     return {
         "id": f"{name}-{kind}", "name": name, "problem": f"{problem}_classification" if problem else "regression",
-        "data": {"dir": str(folder), "public": sorted(simulated.NEEDED)}, "submission": spec, "answers": "answers.csv",
+        "data": {"dir": str(folder), "public": sorted(NEEDED)}, "submission": spec, "answers": "answers.csv",
         "metric": {"name": {"label": "accuracy"}.get(kind, kind), "params": {}, "lower_is_better": lower},
     }  # fmt: skip
 
@@ -173,7 +174,7 @@ def test_every_level_and_every_fault_does_what_it_should(kind: str, tmp_path: Pa
         choices = list({choice.level: choice for choice in choices}.values())
     programs = {f"choice{at}": bank.program(task, choice) for at, choice in enumerate(choices)}
     good = bank.program(task, choices[-1])
-    for level, faults in simulated.FAULTS.items():
+    for level, faults in FAULTS.items():
         for at, (right, wrong) in enumerate(faults):
             assert right in good
             programs[f"{level}{at}"] = good.replace(right, wrong, 1)
@@ -217,7 +218,7 @@ def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(
     assert replies[0] != model.sample(requests({**task, "id": "other"}, 1))[0]
     blocks = [reply.text.count("```python") for reply in replies]
     assert 10 < blocks.count(0) < 60 and set(blocks) == {0, 1}
-    whole = {f"{bank.plan(choice)}\n\n```python\n{bank.program(task, choice)}```" for choice in bank.choices(task)}
+    whole = {f"{plan(choice)}\n\n```python\n{bank.program(task, choice)}```" for choice in bank.choices(task)}
     valid = [reply.text for reply in replies if reply.text in whole]
     assert 750 < len(valid) < 850 and set(valid) == whole
     assert all(reply.finish_reason == "stop" and reply.token_ids is None for reply in replies)
@@ -228,9 +229,11 @@ def test_a_level_can_be_pinned(level: str, tmp_path: Path) -> None:
     task = make_task(tmp_path, "r2")
     model = open_model(f"scripted:{level}")
     texts = {reply.text for reply in model.sample(requests(task, 60))}
-    if level in simulated.VALID:
+    if level in VALID:
         menu = [choice for choice in bank.choices(task) if choice.level == level]
         assert {program_of(text) for text in texts} == {bank.program(task, choice) for choice in menu}
+        for seed in range(3):
+            assert solution(task, level, seed) == program_of(simulated.answer(task, level, seed))
     else:
         assert len(texts) > 5 and all(("```python" in text) == (level != "nocode") for text in texts)
 
@@ -244,7 +247,7 @@ def test_answers_are_short_and_regular(tmp_path: Path) -> None:
         }
         assert max(map(len, programs)) <= 25
         assert max(len(simulated.answer(task, level, 1)) for level in simulated.LEVELS) < 1200
-        plans = [bank.plan(choice) for choice in bank.choices(task)]
+        plans = [plan(choice) for choice in bank.choices(task)]
         assert len(set(plans)) == len(plans) and all(3 <= plan.count(". ") + 1 <= 5 for plan in plans)
 
 
@@ -308,14 +311,14 @@ def test_the_sample_submission_is_handed_in_where_the_bank_has_no_program(
     change: Callable[[Any], Any], message: str, tmp_path: Path
 ) -> None:
     task = make_task(tmp_path, "label")
-    assert simulated.solves(task)
+    assert solves(task)
     change(task)
-    assert not simulated.solves(task)
-    for reply in open_model(f"scripted:{','.join(simulated.VALID)}").sample(requests(task, 20)):
+    assert not solves(task)
+    for reply in open_model(f"scripted:{','.join(VALID)}").sample(requests(task, 20)):
         assert reply.text.startswith(f"No model is trained, for the scripted model {message}. The sample submission ")
         code = program_of(reply.text)
         assert code == bank.SAMPLE_PROGRAM.format(file="sample_submission.csv")
-    for level, faults in simulated.FAULTS.items():
+    for level, faults in FAULTS.items():
         assert any(right in code for right, _ in faults), level
 
 
@@ -439,8 +442,8 @@ def made_task(folder: Path, kinds: list[str], form: str, modality: str = "multim
 )  # fmt: skip
 def test_every_level_solves_tasks_of_every_kind_and_form(kinds: list[str], form: str, tmp_path: Path) -> None:
     task = made_task(tmp_path / "task", kinds, form, "multimodal" if len(kinds) > 1 else "tabular")
-    programs = {level: program_of(simulated.answer(task, level, 0)) for level in simulated.VALID}
-    for level, faults in simulated.FAULTS.items():
+    programs = {level: program_of(simulated.answer(task, level, 0)) for level in VALID}
+    for level, faults in FAULTS.items():
         for at, (right, wrong) in enumerate(faults):
             assert right in programs["tuned"], right
             if form in ("number", "ranked"):
@@ -489,8 +492,8 @@ def drawn_task(folder: Path, modality: str, problem: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_every_level_solves_tasks_with_many_answers_a_sample(modality: str, problem: str, tmp_path: Path) -> None:
     task = drawn_task(tmp_path / "task", modality, problem)
-    programs = {level: program_of(simulated.answer(task, level, 0)) for level in simulated.VALID}
-    for faults in simulated.FAULTS.values():
+    programs = {level: program_of(simulated.answer(task, level, 0)) for level in VALID}
+    for faults in FAULTS.values():
         assert all(right in programs["tuned"] for right, _ in faults)
     outcomes = run_all(task, programs, tmp_path / "runs")
     for name, (code, verdict) in outcomes.items():

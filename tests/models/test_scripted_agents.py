@@ -18,8 +18,10 @@ from mletools.scaffolds import codeact, idea_types, memory, react
 from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer
 from mletools.simulated import PERSONAS, conversation, hostile, ideas, tinkerer
-from mletools.simulated.bank import FAULTS, VALID, choice_of, choices, program, with_fault
+from mletools.simulated.answers import choice_of
 from mletools.simulated.recipes import MODELS, Recipe, changed, recipe_of, usable
+from mletools.solutions import FAULTS, VALID, choices, program
+from mletools.solutions.bank import with_fault
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "binary_classification", "modality": "tabular",

@@ -17,10 +17,10 @@ from mletools.sandbox import Limits, Outcome, Sandbox, Setup, open_sandbox
 from mletools.scaffolds.reading import read_answer, split_answer
 from mletools.scaffolds.search.replies import json_in
 from mletools.simulated import hostile, recipes, researcher, search
-from mletools.simulated.bank import SeededRng
-from mletools.simulated.programs import ProgramOptions
 from mletools.simulated.recipes import CHANGES, Recipe, applied, changed, read, recipe_of, text_of, usable
 from mletools.simulated.researcher import Mind, worth
+from mletools.solutions.bank import SeededRng
+from mletools.solutions.programs import ProgramOptions
 
 TASK: dict[str, Any] = {
     "id": "t", "name": "table", "description": "A table.", "problem": "regression", "modality": "tabular",
@@ -53,7 +53,7 @@ def shown(recipe: Recipe, said: str = "Its score: 2 (lower is better).", heading
 
 
 def told(*parts: str) -> researcher.SearchPrompt:
-    return researcher.taken_apart([{"role": "user", "content": "\n\n".join(parts)}])
+    return researcher.taken_apart("\n\n".join(parts))
 
 
 def recipes_of(role: str, *parts: str, seeds: int = 40) -> list[Recipe]:

@@ -21,7 +21,7 @@ from mletools.records.errors import RecordError, ToolError
 from mletools.scaffolds.likeness import LARGEST, similarity
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 from mletools.scaffolds.previous import Previous, PreviousPool, output
-from mletools.simulated.bank import choices, program
+from mletools.solutions import choices, program
 
 
 def text(*lines: int) -> str:

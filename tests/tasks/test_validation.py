@@ -23,8 +23,7 @@ from mletools.grading.answers import keys_of
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
-from mletools.scaffolds.reading import split_answer
-from mletools.simulated import bank
+from mletools.solutions import solution
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import View, validation_view
@@ -562,7 +561,7 @@ def test_canonical_ids() -> None:
 def test_a_program_predicts_both_parts(tmp_path: Path, name: str) -> None:
     task = example(name, tmp_path)
     view = validation_view(task, tmp_path)
-    _, code = split_answer(bank.answer(task, "forest", 0))
+    code = solution(task, "forest")
     with open_sandbox("local", Setup(slots=1)) as sandbox:
         outcome = sandbox.run(code or "", view.public, Limits(wall_s=60), 0)
     assert outcome.status == "ok" and outcome.submission, outcome.stderr

@@ -11,7 +11,7 @@ from conftest import mostly_slow, records, run_command
 from validation_builders import SOURCE, perfect, snapshot, table, text_of
 
 from mletools.grading import grade
-from mletools.simulated import VALID
+from mletools.solutions import VALID
 from mletools.tasks.folder import ANSWERS
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.validation import NoValidation, View, validation_view

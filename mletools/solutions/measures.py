@@ -1,4 +1,4 @@
-"""Functions that the simulated model's programs measure files with: program text, read but never imported.
+"""Functions that the programs measure files with: program text, read but never imported.
 
 A program holds those of these functions that it uses, and their imports (see programs). `rough` and `fine_KIND` take a
 column of paths (or texts) of train.csv and test.csv together and return a frame with a row each. The functions of gaps and

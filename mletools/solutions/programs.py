@@ -1,4 +1,4 @@
-"""Composes the simulated model's longer programs: reading of tables and files, features, a model, a form of submission.
+"""Composes the longer programs: reading of tables and files, features, a model, a form of submission.
 
 Covered: the layout of the procedural tasks, one folder and one column of paths per kind of file. The functions that
 measure files come from measures.py. Not covered: other layouts, other forms than WRITE; the models (bank, search).
@@ -8,12 +8,12 @@ import ast
 import functools
 import re
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..records.programs import parse_program
+from ..records.task import Task
 
 MEASURES = Path(__file__).parent / "measures.py"
 NEEDED = ("train.csv", "test.csv", "sample_submission.csv")
@@ -207,7 +207,7 @@ class ProgramOptions:
     check: str = "honest"
 
 
-def unsolved(task: Mapping[str, Any]) -> str:
+def unsolved(task: Task) -> str:
     """Why there is no program for a task, or an empty text."""
     public, parse = task["data"]["public"], task["submission"]["parse"]
     for name in NEEDED:
@@ -226,19 +226,24 @@ def unsolved(task: Mapping[str, Any]) -> str:
     return ""
 
 
-def sample_file(task: Mapping[str, Any]) -> str:
+def solves(task: Task) -> bool:
+    """Whether there are programs for a task."""
+    return not unsolved(task)
+
+
+def sample_file(task: Task) -> str:
     """The public CSV file with the sample submission, or an empty text."""
     named = re.compile(r"(.*/)?[^/]*sample[^/]*sub[^/]*\.csv", re.IGNORECASE)
     found = [name for name in task["data"]["public"] if named.fullmatch(name)]
     return min(found, key=lambda name: (name.count("/"), name), default="")
 
 
-def is_imported(task: Mapping[str, Any]) -> bool:
+def is_imported(task: Task) -> bool:
     """Whether the task's files are somebody else's, so their names and columns may be any."""
     return "graded_by" in task.get("provenance", {})
 
 
-def is_table(task: Mapping[str, Any]) -> bool:
+def is_table(task: Task) -> bool:
     """Whether the task is one plain table with a class or a number to predict, as the short program solves it.
 
     The texts of an imported table are classes to it.
@@ -253,11 +258,11 @@ def is_table(task: Mapping[str, Any]) -> bool:
     )
 
 
-def sides(task: Mapping[str, Any]) -> list[str]:
+def sides(task: Task) -> list[str]:
     return [name for name in task["data"]["public"] if name.endswith(".csv") and "/" not in name and name not in NEEDED]
 
 
-def kinds(task: Mapping[str, Any]) -> dict[str, str]:
+def kinds(task: Task) -> dict[str, str]:
     """{column: kind} of the media that a program reads beside the table's columns."""
     folders = {name.split("/")[0] for name in task["data"]["public"] if "/" in name}
     columns = dict(FOLDERS[folder] for folder in FOLDERS if folder in folders)
@@ -266,7 +271,7 @@ def kinds(task: Mapping[str, Any]) -> dict[str, str]:
     return columns
 
 
-def form_of(task: Mapping[str, Any]) -> str:
+def form_of(task: Task) -> str:
     """The form of the submission, a key of WRITE."""
     submission, problem = task["submission"], task["problem"]
     if submission["parse"] != "number":
@@ -280,12 +285,12 @@ def form_of(task: Mapping[str, Any]) -> str:
     return "probability" if problem in ("binary_classification", "multilabel_classification") else "number"
 
 
-def kind_of_model(task: Mapping[str, Any]) -> str:
+def kind_of_model(task: Task) -> str:
     """How the names of the task's models end."""
     return "Regressor" if form_of(task) in ("number", "dense") else "Classifier"
 
 
-def query(task: Mapping[str, Any]) -> str:
+def query(task: Task) -> str:
     """The query column of a ranking, or an empty text."""
     if task["submission"]["parse"] == "ranked":
         return str(task["submission"]["id"][0])
@@ -293,13 +298,13 @@ def query(task: Mapping[str, Any]) -> str:
     return group if isinstance(group, str) else ""
 
 
-def prefix_of(task: Mapping[str, Any]) -> str:
+def prefix_of(task: Task) -> str:
     """What the names of the columns of class probabilities begin with."""
     return "prob_" if all(name.startswith("prob_") for name in task["submission"]["target"]) else ""
 
 
 def compose(
-    task: Mapping[str, Any],
+    task: Task,
     model: str,
     steps: Collection[str] | None,
     wanted: ProgramOptions | None = None,
@@ -366,7 +371,7 @@ def _names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _reading(task: Mapping[str, Any], steps: Collection[str] | None) -> str:
+def _reading(task: Task, steps: Collection[str] | None) -> str:
     """The lines that compute X and T from `both`."""
     form, media = form_of(task), kinds(task)
     fine = steps is not None and "measures" in steps
@@ -402,14 +407,14 @@ def _reading(task: Mapping[str, Any], steps: Collection[str] | None) -> str:
     return text + "X, T = data[:len(train)], data[len(train):]\n"
 
 
-def _extras(task: Mapping[str, Any], wanted: ProgramOptions) -> str:
+def _extras(task: Task, wanted: ProgramOptions) -> str:
     text = "start = time.time()\n" if wanted.debug else ""
     text += WAIT.format(seconds=wanted.seconds, share=" * (0.1 if DEBUG else 1)" if wanted.debug else "")
     text += DEBUG_BLOCK if wanted.debug else ""
     if not wanted.reports:
         return text
     regressor, lower = kind_of_model(task) == "Regressor", task["metric"]["lower_is_better"]
-    scoring = SCORERS.get(task["metric"].get("name"), "r2" if regressor else "accuracy")
+    scoring = SCORERS.get(task["metric"].get("name", ""), "r2" if regressor else "accuracy")
     truth = "train[c]" if regressor else "pd.factorize(train[c], sort=True)[0]"
     score = OWN_SCORE.format(
         rows="np.r_[np.arange(len(X)), np.arange(0, len(X), 2)]" if wanted.check == "leaky" else "np.arange(len(X))",
@@ -423,7 +428,7 @@ def _extras(task: Mapping[str, Any], wanted: ProgramOptions) -> str:
     return text + ("if not DEBUG:\n" + textwrap.indent(score, "    ") if wanted.debug else score)
 
 
-def _unit_kind(task: Mapping[str, Any]) -> str:
+def _unit_kind(task: Task) -> str:
     return next(iter(kinds(task).values()), "table")
 
 

@@ -1,18 +1,18 @@
-"""The simulated model's bank: scikit-learn models of graded quality, the programs that train them, and their faults.
+"""The bank: scikit-learn models of graded quality, the programs that train them, and their faults.
 
 Short programs, of one plain table, differ only in the imports, the model's line and the prediction, so that a tiny language
 model can learn to write them. They compare headers to identify columns, fill gaps with the mean and run within about two
-seconds on 2000 rows. For a task that no program reads the sample submission is handed in, and the plan says so. Not
+seconds on 2000 rows. For a task that no program reads the sample submission is handed in. Not
 covered: dates (each distinct text becomes a column).
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ..models import Request
 from ..records.ids import derive_seed
+from ..records.task import Task
 from . import programs
 
 PROGRAM = """\
@@ -32,7 +32,6 @@ for c in [c for c in train if c not in test]:
     sub[{columns}] = model.{predict}
 sub.to_csv("submission.csv", index=False)
 """
-PLAN = "{reading} All {what} are scaled and gaps are filled with the mean. The model is {words}. Its predictions go to submission.csv."
 SAMPLE_PROGRAM = """\
 import pandas as pd
 
@@ -40,10 +39,6 @@ model = "sample submission"
 sub = pd.read_csv("input/{file}", dtype=str, keep_default_na=False)
 sub.to_csv("submission.csv", index=False)
 """
-SAMPLE_PLAN = (
-    "No model is trained, for the scripted model {reason}. The sample submission is read as it is, "
-    "and goes to submission.csv unchanged."
-)
 NOUNS = {
     "dummy": "a dummy",
     "stump": "a stump",
@@ -54,18 +49,13 @@ NOUNS = {
     "forest": "a random forest",
     "boosted": "a row of boosted trees",
     "tuned": "a mean of boosted trees and a forest",
-}  # a plan's words for the models of a level; the levels are in the order of their expected score
+}  # words for the models of a level; the levels are in the order of their expected score
 FINE = ("numbers", "units", "outliers", "sides", "measures")
 # What a level's longer programs read (see programs.compose); else FINE.
 STEPS: dict[str, tuple[str, ...] | None] = {"dummy": None, "stump": (), "shrunk": ()}
-READING: dict[tuple[str, ...] | None, str] = {
-    None: "The features are left alone.",
-    (): "Each sample becomes a few simple numbers.",
-    FINE: "Each sample becomes many numbers, made with care.",
-}
 # For these metrics extra trees weigh all classes alike.
 BALANCED = ("f1_macro", "balanced_accuracy", "balanced_log_loss")
-_BALANCING = 'class_weight="balanced", '
+BALANCING = 'class_weight="balanced", '
 
 # How a solution can fail: (text of a valid program, what stands there instead). One is drawn.
 FAULTS = {
@@ -94,17 +84,12 @@ LATE = [
     ("sub.to_csv(", "assert len(sub) == len(train), (len(sub), len(train))\nsub.to_csv("),
 ]
 VALID = tuple(NOUNS)
-# From worst to best: no block of code; no Python; an exception; an invalid file; then by expected score.
-LEVELS = ("nocode", *FAULTS, *VALID)
-# How often a level is drawn, in percent: one answer in five fails in some way.
-WEIGHTS = {"nocode": 3.0, "broken": 5.0, "crash": 6.0, "misformat": 6.0, **dict.fromkeys(VALID, 80 / len(VALID))}
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One model to train: its level, its source code, and its words in the plan."""
+    """One model to train: its level, its source code, and what it is in words."""
 
     level: str
     model: str
@@ -195,7 +180,7 @@ MENUS = {
 SAMPLE = [Choice(level, '"sample submission"', "no model (the sample submission goes in as it is)") for level in NOUNS]
 
 
-def choices(task: Mapping[str, Any]) -> list[Choice]:
+def choices(task: Task) -> list[Choice]:
     """The models that fit a task's problem, level by level; for a task that no program reads SAMPLE."""
     if programs.unsolved(task):
         return SAMPLE
@@ -205,18 +190,7 @@ def choices(task: Mapping[str, Any]) -> list[Choice]:
     return MENUS[size, programs.kind_of_model(task)]
 
 
-def plan(choice: Choice, task: Mapping[str, Any] | None = None) -> str:
-    """What the program does, in sentences; without `task`, the short program."""
-    if task is not None and (reason := programs.unsolved(task)):
-        return SAMPLE_PLAN.format(reason=reason)
-    if task is None or programs.is_table(task):
-        reading, what = "Categories become columns of zeros and ones.", "columns"
-    else:
-        reading, what = READING[STEPS.get(choice.level, FINE)], "numbers"
-    return PLAN.format(reading=reading, what=what, words=choice.words)
-
-
-def program(task: Mapping[str, Any], choice: Choice) -> str:
+def program(task: Task, choice: Choice) -> str:
     """A whole program for the task. Class probabilities go to the columns NAME or prob_NAME, whichever the task has."""
     if programs.unsolved(task):
         return SAMPLE_PROGRAM.format(file=programs.sample_file(task))
@@ -224,16 +198,16 @@ def program(task: Mapping[str, Any], choice: Choice) -> str:
         return _short_program(task, choice)
     model = choice.model
     if task["metric"].get("name") in BALANCED:
-        model = model.replace("ExtraTreesClassifier(", f"ExtraTreesClassifier({_BALANCING}")
+        model = model.replace("ExtraTreesClassifier(", f"ExtraTreesClassifier({BALANCING}")
     return programs.compose(task, model, STEPS.get(choice.level, FINE))
 
 
-def simplest(task: Mapping[str, Any]) -> str:
+def simplest(task: Task) -> str:
     """The program of the first model."""
     return program(task, choices(task)[0])
 
 
-def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
+def _short_program(task: Task, choice: Choice) -> str:
     columns, predict, form = "c", "predict(T)", programs.form_of(task)
     if form == "probabilities":
         columns, predict = f'[f"{programs.prefix_of(task)}{{k}}" for k in model.classes_]', "predict_proba(T)"
@@ -243,15 +217,6 @@ def _short_program(task: Mapping[str, Any], choice: Choice) -> str:
         predict = "predict(T) + 1e-6 * sub.index"
     imports = "\n".join(programs.included(choice.model)[0])
     return PROGRAM.format(imports=imports, model=choice.model, columns=columns, predict=predict)
-
-
-# The line of the bank's programs that names their model; in JSON a line ends with a backslash and an n.
-_MODEL = re.compile(r"model = (.+?)(?=\\n|$)", re.MULTILINE)
-
-
-def better(score: float, than: float, task: Mapping[str, Any]) -> bool:
-    """Whether a score of the task is better than another one."""
-    return score < than if task["metric"]["lower_is_better"] else score > than
 
 
 @dataclass(frozen=True)
@@ -279,36 +244,14 @@ class SeededRng:
         return options[-1]
 
 
-def rng_of(request: Request) -> SeededRng:
-    """The throws of a request."""
-    return SeededRng(request.seed, request.task["id"] if request.task else "")
+def draw(task: Task, level: str, rng: SeededRng) -> Choice:
+    """One of the models of a level; one of all models where no valid program has that level."""
+    return rng.pick("choice", [choice for choice in choices(task) if level not in VALID or choice.level == level])
 
 
-def draw_level(rng: SeededRng, levels: Sequence[str]) -> str:
-    """One of the levels, as often as WEIGHTS says."""
-    return rng.weighted("level", levels, WEIGHTS)
-
-
-def answer(task: dict[str, Any], level: str, seed: int) -> str:
-    """The answer of that level to a task: a plan and, but for nocode, a fenced block of Python."""
-    rng = SeededRng(seed, task["id"])
-    choice = rng.pick("choice", [choice for choice in choices(task) if level not in VALID or choice.level == level])
-    return answer_with(task, choice, level, rng)
-
-
-def answer_with(task: dict[str, Any], choice: Choice, level: str, rng: Callable[[str], float]) -> str:
-    """The answer with that model; `level` says whether it fails, and how."""
-    code = program(task, choice)
-    if level in FAULTS:
-        code = with_fault(code, level, rng)
-    if level == "nocode":
-        return plan(choice, task) if rng("fault") < 0.5 else f"{plan(choice, task)}\n\n{code}"
-    return with_program(plan(choice, task), code)
-
-
-def with_program(text: str, code: str) -> str:
-    """A text and, below it, a fenced program."""
-    return f"{text}\n\n```python\n{code}```"
+def solution(task: Task, level: str, seed: int = 0) -> str:
+    """The program of one of the models of a level; the seed decides which."""
+    return program(task, draw(task, level, SeededRng(seed, task["id"])))
 
 
 def with_fault(code: str, kind: str, rng: Callable[[str], float]) -> str:
@@ -316,17 +259,3 @@ def with_fault(code: str, kind: str, rng: Callable[[str], float]) -> str:
     faults = [fault for fault in (LATE if kind == "late" else FAULTS[kind]) if fault[0] in code]
     right, wrong = faults[int(rng("fault") * len(faults))]
     return code.replace(right, wrong, 1)
-
-
-def choices_in(task: Mapping[str, Any], text: str) -> list[tuple[int, Choice]]:
-    """The bank's models for the task in a text, with where their lines begin, in the order of the text."""
-    known = {choice.model: choice for choice in choices(task)}
-    models = [(line.start(), line.group(1).replace('\\"', '"')) for line in _MODEL.finditer(text)]
-    models = [(at, model.replace(_BALANCING, "").rstrip()) for at, model in models]
-    return [(at, known[model]) for at, model in models if model in known]
-
-
-def choice_of(task: Mapping[str, Any], code: str) -> Choice | None:
-    """The model of one of the bank's programs, with or without a fault; of several the last. None for other code."""
-    known = choices_in(task, code)
-    return known[-1][1] if known else None

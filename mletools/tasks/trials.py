@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ..grading import score_bytes
 from ..grading.code import box
 from ..records.errors import RecordError
+from ..records.task import Task
 from ..sandbox import Limits
-from ..scaffolds.reading import split_answer
-from ..simulated import answer, solves
-from ..tasks.soundness import Trial
-from .code_metrics import LazySandbox
+from ..sandbox.lazy import LazySandbox
+from ..solutions import solution, solves
+from .soundness import Trial
 
-# The level of the scripted model whose program stands for a standard solution.
+# The level of the standard solution.
 LEVEL = "forest"
 
 
@@ -27,7 +27,7 @@ class Trials:
 
     def can_solve(self, task: Mapping[str, Any]) -> bool:
         """Whether there is a standard solution for a task."""
-        return solves(task)
+        return solves(cast(Task, task))
 
     def __call__(
         self,
@@ -37,8 +37,7 @@ class Trials:
         score: Callable[[bytes], float] | None = None,
     ) -> Trial:
         """How the program's run on the public files ended; its score by `score`, else by the task's named metric."""
-        code = split_answer(answer(dict(task), LEVEL, 0))[1]
-        assert code is not None
+        code = solution(cast(Task, task), LEVEL)
         with box() as place:
             for name, content in public.items():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
