@@ -15,7 +15,7 @@ from itertools import islice
 from ..records.errors import ToolError
 
 SUBMISSION = "submission.csv"
-MOST_FILES = 1000  # files and folders of an output that is a folder
+MOST_FILES = 2000  # files and folders of an output that is a folder
 _MOST_OUTPUTS = 8
 _DEPTH = 2  # folders inside each other, of an output that is a folder
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

@@ -30,10 +30,10 @@ REFUSED = {
     "socket": ("import stat; os.mknod('env/a', stat.S_IFSOCK | 0o600)", "env/a is not a regular file"),
     "sparse": ("open('env/a', 'wb').truncate(30 << 20)", "env/ is larger than 1 MB"),
     "together": ("[open(f'env/{at}', 'wb').write(bytes(600_000)) for at in range(2)]", "env/ is larger than 1 MB"),
-    "many": ("[open(f'env/{at}', 'w').close() for at in range(1001)]", "more than 1000 files and folders in env/"),
+    "many": ("[open(f'env/{at}', 'w').close() for at in range(2001)]", "more than 2000 files and folders in env/"),
     "many folders": (
-        "[os.mkdir(f'env/{at}') for at in range(600)]; [os.mkdir(f'env/docs/{at}') for at in range(600)]",
-        "more than 1000 files and folders in env/",
+        "[os.mkdir(f'env/{at}') for at in range(1200)]; [os.mkdir(f'env/docs/{at}') for at in range(1200)]",
+        "more than 2000 files and folders in env/",
     ),
     "deep": ("os.makedirs('env/a/b/c'); open('env/a/b/c/d', 'w').close()", "the file name 'a/b/c/d' is refused"),
     "hidden": ("open('env/.hidden', 'w').close()", "the file name '.hidden' is refused"),

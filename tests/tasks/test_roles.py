@@ -499,7 +499,8 @@ def test_files_that_cannot_be_used_are_an_error_of_the_script() -> None:
     }
     run = scripts.script_run("ok", b"", b"", left, {})
     assert (run.status, run.files) == ("ok", {"docs/a.txt": b"a", "train.csv": b""})
-    for outputs, problems in (({"env/a.csv": bytes((24 << 20) + 1)}, {}), ({}, {"env/": "no env"})):
+    many = {f"env/{at}": b"" for at in range(1001)}
+    for outputs, problems in ((many, {}), ({"env/a.csv": bytes((24 << 20) + 1)}, {}), ({}, {"env/": "no env"})):
         run = scripts.script_run("ok", b"", b"", outputs, problems)
         assert (run.status, run.files) == ("error", {}) and b"not handed out" in run.stderr
     assert scripts.script_run("timeout", b"", b"", left, {}).files == {}

@@ -1,7 +1,7 @@
 """Runs a script in a sandbox and takes the files that it leaves.
 
 Covered: the program that runs the script (`driver`), what its files may be, what is said of a failure. Not covered: the
-sandbox, which reads the files and refuses links, odd names and more than 1000 of them; what the files mean.
+sandbox, which reads the files and refuses links, odd names and far too many of them; what the files mean.
 """
 
 import re
@@ -12,6 +12,7 @@ from .asking import ScriptRun
 
 SCRIPT = "generate_task_env.py"
 FOLDER = "env/"  # the output of the driver
+MOST_FILES = 1000
 MOST_BYTES = 24 << 20
 # Paths and addresses differ from run to run; a question that repeats them would not be found in the journal.
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.@+~-]+)+/(?=[\w.@+~-])")
@@ -34,6 +35,8 @@ def script_run(
         name: content for name, content in files.items() if name != SCRIPT and "__pycache__" not in name.split("/")
     }
     problem = problems.get(FOLDER, "")
+    if len(files) > MOST_FILES:
+        problem = f"there are more than {MOST_FILES} files"
     if sum(map(len, files.values())) > MOST_BYTES:
         problem = f"the files have more than {MOST_BYTES >> 20} MB together"
     if problem:
