@@ -21,6 +21,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from ...records.errors import RecordError
 from ...records.jsonl import dumps
+from ...records.task import Parse
 
 # Inputs of metrics beside their parameters.
 INPUTS = {
@@ -70,8 +71,8 @@ class Metric:
     function: Callable[..., float]
     lower_is_better: bool
     best: float | None
-    parse: tuple[str, ...]
-    answer_parse: tuple[str, ...]
+    parse: tuple[Parse, ...]
+    answer_parse: tuple[Parse, ...]
     columns: str
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
@@ -115,8 +116,8 @@ def metric(
     *,
     lower_is_better: bool,
     best: float | None,
-    parse: str | tuple[str, ...],
-    answer_parse: str | tuple[str, ...] = (),
+    parse: Parse | tuple[Parse, ...],
+    answer_parse: Parse | tuple[Parse, ...] = (),
     columns: str = "each",
     **facts: Unpack[Facts],
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
