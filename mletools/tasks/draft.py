@@ -6,9 +6,10 @@ A data set is split, its rows get ids, its files their names. Not covered: wheth
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ..grading import metrics
+from ..records.task import MetricSpec, Parse, SubmissionFormat
 from .dataset import Dataset, Features, Target
 from .forms import Form, form_of
 from .table import Column, Rejected, Table, csv_bytes
@@ -41,8 +42,8 @@ class TaskDraft:
     modality: str
     problem: str
     form: Form
-    submission: dict[str, Any]
-    metric: dict[str, Any]
+    submission: SubmissionFormat
+    metric: MetricSpec
     public: dict[str, bytes]
     answers: bytes
     features: list[Column]
@@ -82,16 +83,16 @@ class TaskDraft:
 class Question:
     """What a draft asks for: the record's metric part, the form of the predictions, the record's word for their cells."""
 
-    metric: dict[str, Any]
+    metric: MetricSpec
     form: str
-    parse: str = ""
+    parse: Parse | Literal[""] = ""
 
 
 def draft_world(dataset: Dataset, rng: Any) -> TaskDraft:
     """The draft of a drawn data set, as its DNA asks for. Rejected when a class is too rare to be split."""
     dna, target = dataset.origin["dna"], dataset.target
     known = metrics.find(dna["metric"])
-    metric = {
+    metric: MetricSpec = {
         "name": known.name,
         "params": {**dna["params"], **dataset.params},
         "lower_is_better": known.lower_is_better,
@@ -101,7 +102,7 @@ def draft_world(dataset: Dataset, rng: Any) -> TaskDraft:
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
     test = _held_out(dataset, dna["test_share"], rng, target.groups)
-    parse = "number" if known.ordered_classes else ""
+    parse: Parse | Literal[""] = "number" if known.ordered_classes else ""
     return make_draft(dataset, Question(metric, dna["form"], parse), test, rng)
 
 

@@ -15,14 +15,15 @@ Targets `y` have the shape (rows, columns): class numbers, 0 and 1 for tags, rel
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..grading import metrics
+from ..records.task import Parse, SubmissionFormat
 from .table import csv_bytes, shortest
 
 KINDS = ("label", "number", "probability", "probabilities", "tagset", "mask", "ranked", "text", "other")
 CLASSES = ("label", "probability", "probabilities")
-PARSES = {"label": "label", "tagset": "tagset", "mask": "rle", "ranked": "ranked", "text": "text"}
+PARSES: dict[str, Parse] = {"label": "label", "tagset": "tagset", "mask": "rle", "ranked": "ranked", "text": "text"}
 DECIMALS = 6
 TAGS_COLUMN, RANKED_COLUMN = "tags", "ranking"
 
@@ -57,7 +58,7 @@ class Form:
     labels: Sequence[str] = ()
     key: str = "id"
     query: str = ""
-    parse: str = ""
+    parse: Parse | Literal[""] = ""
     names: Sequence[str] = ()
 
     @property
@@ -79,10 +80,10 @@ class Form:
             return [f"prob_{label}" for label in self.labels]
         return {"tagset": [TAGS_COLUMN], "ranked": [RANKED_COLUMN]}.get(self.kind, list(self.targets))
 
-    def submission(self, rows: int) -> dict[str, Any]:
+    def submission(self, rows: int) -> SubmissionFormat:
         """The submission part of a record; `rows` counts rows or, where items are ranked, queries."""
         parse = self.parse or PARSES.get(self.kind, "number")
-        part: dict[str, Any] = {"id": [self.ids], "target": self.columns, "parse": parse, "rows": rows}
+        part: SubmissionFormat = {"id": [self.ids], "target": self.columns, "parse": parse, "rows": rows}
         if self.kind in ("probability", "probabilities"):
             part["range"] = [0, 1]
         if self.kind == "probabilities":

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .masks import THRESHOLDS, f_beta, levels, pixels, read_runs
+from .masks import IMAGES, THRESHOLDS, ImageFormat, f_beta, levels, read_runs
 from .registry import Undefined, Unsuited, metric
 from .runs import Runs, merged, offsets, sizes
 
@@ -17,11 +17,7 @@ def mask_fbeta_over_iou(
     beta: float = 2.0,
     thresholds: Sequence[float] = THRESHOLDS,
     both_empty: float = 1.0,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
+    masks: ImageFormat = IMAGES,
 ) -> float:
     """F-beta over the objects of an image, each a mask, mean over IoU thresholds, then over the images: a predicted mask
     finds a true one from an IoU of the threshold on, pairs with the highest IoU first; `both_empty` where there is none.
@@ -32,15 +28,13 @@ def mask_fbeta_over_iou(
     import numpy as np
 
     rows = len(truth)
-    room = pixels(
-        {"height": height, "width": width, "height_column": height_column, "width_column": width_column}, extra, rows
-    )
-    true_masks, true_row = _masks(truth)
-    masks, mask_row = _masks(guess)
-    true_runs = merged(read_runs(true_masks, room, rle_start, Unsuited, true_row), len(true_masks))
-    runs = merged(read_runs(masks, room, rle_start, Undefined, mask_row), len(masks))
+    room = masks.pixels(extra, rows)
+    true_cells, true_row = _masks(truth)
+    cells, mask_row = _masks(guess)
+    true_runs = merged(read_runs(true_cells, room, masks, Unsuited, true_row), len(true_cells))
+    runs = merged(read_runs(cells, room, masks, Undefined, mask_row), len(cells))
     least = min(levels(thresholds))
-    found_row, found_iou = _matches(true_runs, true_row, runs, mask_row, rows, least, rle_start)
+    found_row, found_iou = _matches(true_runs, true_row, runs, mask_row, rows, least, masks.rle_start)
     in_truth, in_guess = np.bincount(true_row, minlength=rows), np.bincount(mask_row, minlength=rows)
     scores = [
         f_beta(np.bincount(found_row[found_iou >= each], minlength=rows), in_truth, in_guess, beta, both_empty)

@@ -7,6 +7,7 @@ image (mask_objects), three dimensions (masks3d).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .registry import Undefined, Unsuited, metric
@@ -16,7 +17,45 @@ from .runs import MOST, Runs, flatten, overlap
 THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 
-def side(name: str, number: Any, column: str | None, extra: Any, rows: int) -> Any:
+@dataclass(frozen=True)
+class ImageFormat:
+    """The size of the images, from numbers or columns of the answers, unknown where neither is given; the first pixel's number."""
+
+    height: int | None = None
+    width: int | None = None
+    height_column: str | None = None
+    width_column: str | None = None
+    rle_start: int = 1
+
+    def sides(self, extra: Any, rows: int) -> tuple[Any, Any]:
+        """The heights and widths of the images, int64 of shape (rows,); None: unknown."""
+        return (
+            _side("height", self.height, self.height_column, extra, rows),
+            _side("width", self.width, self.width_column, extra, rows),
+        )
+
+    def pixels(self, extra: Any, rows: int) -> Any:
+        """The number of pixels of each image, int64 of shape (rows,), or None where a side is unknown."""
+        import numpy as np
+
+        height, width = self.sides(extra, rows)
+        if height is None or width is None:
+            return None
+        return np.minimum(height.astype(float) * width, MOST).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class MaskFormat(ImageFormat):
+    """Also what becomes of predicted runs that overlap, do not ascend or leave the image; see dice_mean."""
+
+    runs: str = "any"
+    past_end: str = "refuse"
+
+
+IMAGES, MASKS = ImageFormat(), MaskFormat()
+
+
+def _side(name: str, number: Any, column: str | None, extra: Any, rows: int) -> Any:
     """Heights or widths of the images of shape (rows,), from one number or a column of the answers; None: unknown."""
     import numpy as np
 
@@ -38,33 +77,23 @@ def side(name: str, number: Any, column: str | None, extra: Any, rows: int) -> A
     return values.astype(np.int64)
 
 
-def pixels(size: dict[str, Any], extra: Any, rows: int) -> Any:
-    """The number of pixels of each image, int64 of shape (rows,), or None where a side is unknown."""
-    import numpy as np
-
-    height = side("height", size.get("height"), size.get("height_column"), extra, rows)
-    width = side("width", size.get("width"), size.get("width_column"), extra, rows)
-    if height is None or width is None:
-        return None
-    return np.minimum(height.astype(float) * width, MOST).astype(np.int64)
-
-
 def read_runs(
     cells: Sequence[Any],
     room: Any,
-    rle_start: int,
+    masks: ImageFormat,
     fault: type[Exception],
     rows: Any = None,
-    runs: str = "any",
-    past_end: str = "refuse",
 ) -> Runs:
     """The runs of all cells, positions from 0; `fault` is raised for a run that no image can have.
 
-    room: pixels of each image, or None; rows: the image of each cell, where that is not the cell's own number. runs:
-    any, disjoint (those of a mask may not overlap) or ascending (and must stand in order). past_end: refuse, or cut.
+    room: pixels of each image, or None; rows: the image of each cell, where that is not the cell's own number. The rules
+    of a MaskFormat are for predictions alone.
     """
     import numpy as np
 
+    runs, past_end, rle_start = "any", "refuse", masks.rle_start
+    if isinstance(masks, MaskFormat) and fault is Undefined:
+        runs, past_end = masks.runs, masks.past_end
     if runs not in _ORDER or past_end not in ("refuse", "cut"):
         raise Unsuited(f"metric.params: runs is any, disjoint or ascending, not {runs!r}; past_end refuse or cut")
     row, first, length = flatten(cells)
@@ -110,14 +139,11 @@ def _run(cells: Sequence[Any], at: int) -> tuple[int, int]:
     raise IndexError(at)
 
 
-def counts(truth: Any, guess: Any, size: dict[str, Any], extra: Any, rle_start: int) -> tuple[Any, Any, Any]:
+def counts(truth: Any, guess: Any, masks: ImageFormat, extra: Any) -> tuple[Any, Any, Any]:
     """Pixels of each row in both masks, in the truth and in the guess, floats of shape (rows,)."""
     rows = len(truth)
-    room = pixels(size, extra, rows)
-    rules = {name: size[name] for name in ("runs", "past_end") if name in size}
-    return overlap(
-        read_runs(truth, room, rle_start, Unsuited), read_runs(guess, room, rle_start, Undefined, **rules), rows
-    )
+    room = masks.pixels(extra, rows)
+    return overlap(read_runs(truth, room, masks, Unsuited), read_runs(guess, room, masks, Undefined), rows)
 
 
 def f_beta(both: Any, in_truth: Any, in_guess: Any, beta: float, neither: float) -> Any:
@@ -136,13 +162,7 @@ def dice_mean(
     *,
     extra: Any,
     both_empty: float = 1.0,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
-    runs: str = "any",
-    past_end: str = "refuse",
+    masks: MaskFormat = MASKS,
 ) -> float:
     """Dice coefficient of two masks, 2 |A and B| / (|A| + |B|) in pixels, mean over the rows; `both_empty` for a row
     in which both masks are empty.
@@ -153,9 +173,7 @@ def dice_mean(
     that leaves the image, refuse or cut. Source: the HuBMAP kidney
     segmentation competition.
     """
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    size |= {"runs": runs, "past_end": past_end}
-    return float(f_beta(*counts(truth, guess, size, extra, rle_start), 1, both_empty).mean())
+    return float(f_beta(*counts(truth, guess, masks, extra), 1, both_empty).mean())
 
 
 @metric("dice_global", lower_is_better=False, best=1.0, parse="rle")
@@ -164,21 +182,13 @@ def dice_global(
     guess: Any,
     *,
     extra: Any,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
-    runs: str = "any",
-    past_end: str = "refuse",
+    masks: MaskFormat = MASKS,
 ) -> float:
     """Dice coefficient of all masks together: 2 |A and B| / (|A| + |B|), each counted in pixels over all rows.
 
     Parameters as in dice_mean. Source: the competition on contrails of Google Research.
     """
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    size |= {"runs": runs, "past_end": past_end}
-    return _together(counts(truth, guess, size, extra, rle_start), 1)
+    return _together(counts(truth, guess, masks, extra), 1)
 
 
 @metric("fbeta_mask", lower_is_better=False, best=1.0, parse="rle")
@@ -189,22 +199,14 @@ def fbeta_mask(
     extra: Any,
     beta: float = 0.5,
     both_empty: float = 1.0,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
-    runs: str = "any",
-    past_end: str = "refuse",
+    masks: MaskFormat = MASKS,
 ) -> float:
     """F-beta over the pixels of a mask, (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP), mean over the rows;
     `both_empty` for a row in which both masks are empty.
 
     Parameters as in dice_mean. Source: the Vesuvius ink detection competition.
     """
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    size |= {"runs": runs, "past_end": past_end}
-    return float(f_beta(*counts(truth, guess, size, extra, rle_start), beta, both_empty).mean())
+    return float(f_beta(*counts(truth, guess, masks, extra), beta, both_empty).mean())
 
 
 @metric("fbeta_mask_global", lower_is_better=False, best=1.0, parse="rle")
@@ -214,19 +216,14 @@ def fbeta_mask_global(
     *,
     extra: Any,
     beta: float = 0.5,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
+    masks: ImageFormat = IMAGES,
 ) -> float:
     """F-beta over the pixels of all masks together: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP), each counted
     over all rows.
 
     Parameters as in dice_mean. Source: fbeta_mask, summed before the division.
     """
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    return _together(counts(truth, guess, size, extra, rle_start), beta)
+    return _together(counts(truth, guess, masks, extra), beta)
 
 
 def _together(pixel_counts: tuple[Any, Any, Any], beta: float) -> float:
@@ -244,13 +241,7 @@ def iou_precision(
     extra: Any,
     thresholds: Sequence[float] = THRESHOLDS,
     both_empty: float = 1.0,
-    height: int | None = None,
-    width: int | None = None,
-    height_column: str | None = None,
-    width_column: str | None = None,
-    rle_start: int = 1,
-    runs: str = "any",
-    past_end: str = "refuse",
+    masks: MaskFormat = MASKS,
     inclusive: bool = False,
 ) -> float:
     """Share of the thresholds that the IoU of the two masks of a row exceeds (one mask a row), mean over the rows;
@@ -260,9 +251,7 @@ def iou_precision(
     """
     import numpy as np
 
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    size |= {"runs": runs, "past_end": past_end}
-    both, in_truth, in_guess = counts(truth, guess, size, extra, rle_start)
+    both, in_truth, in_guess = counts(truth, guess, masks, extra)
     union = in_truth + in_guess - both
     iou = both / np.where(union > 0, union, 1)
     steps = np.asarray(levels(thresholds), dtype=float)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .masks import counts, f_beta, read_runs, side
+from .masks import MaskFormat, counts, f_beta, read_runs
 from .registry import Undefined, Unsuited, metric
 from .runs import Runs, merged, sizes
 
@@ -44,17 +44,15 @@ def dice_hausdorff(
     import numpy as np
 
     rows = len(truth)
-    high = side("height", height, height_column, extra, rows)
-    wide = side("width", width, width_column, extra, rows)
+    masks = MaskFormat(height, width, height_column, width_column, rle_start, runs, past_end)
+    high, wide = masks.sides(extra, rows)
     if high is None or wide is None:
         raise Unsuited("dice_hausdorff needs the images' height and width, or height_column and width_column")
     if slice_column not in extra:
         raise Unsuited(f"slice_column is {slice_column!r}, which is no column of the answers")
     if rle_order not in ("column", "row"):
         raise Unsuited(f"rle_order is {rle_order!r}, not column or row")
-    size = {"height": height, "width": width, "height_column": height_column, "width_column": width_column}
-    size |= {"runs": runs, "past_end": past_end}
-    both, in_truth, in_guess = counts(truth, guess, size, extra, rle_start)
+    both, in_truth, in_guess = counts(truth, guess, masks, extra)
     some = (in_truth + in_guess) > 0
     if not in_truth.any():
         raise Unsuited("no mask of the answers has a pixel")
@@ -71,8 +69,8 @@ def dice_hausdorff(
         if shape[0] * shape[1] * shape[2] > MOST_VOXELS:
             raise Unsuited(f"the volume of the group {str(name)!r} has more than {MOST_VOXELS} voxels")
         room = high[at] * wide[at]
-        real = _volume(read_runs(truth[at], room, rle_start, Unsuited), z, shape)
-        predicted = _volume(read_runs(guess[at], room, rle_start, Undefined, None, runs, past_end), z, shape)
+        real = _volume(read_runs(truth[at], room, masks, Unsuited), z, shape)
+        predicted = _volume(read_runs(guess[at], room, masks, Undefined), z, shape)
         distances.append(_hausdorff(real, predicted, shape, most_ratio))
     return float(dice_weight * dice + hausdorff_weight * (1 - np.mean(distances)))
 

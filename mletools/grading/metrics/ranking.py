@@ -9,10 +9,11 @@ from itertools import chain
 from math import log2
 from typing import Any
 
+from ...records.task import Parse
 from .means import mean
 from .registry import Undefined, Unsuited, metric
 
-RANKED_ANSWERS = ("label", "tagset", "ranked")
+RANKED_ANSWERS: tuple[Parse, ...] = ("label", "tagset", "ranked")
 
 
 def _overlaps(truth: Any, guess: Any) -> Iterator[tuple[int, int, int]]:

@@ -10,16 +10,18 @@ defines its inputs:
 objects for every other kind (see grading.parsing). With columns="each" they have the shape (rows,) and the task says
 how several target columns become one score; with columns="joint" they have the shape (rows, targets). Keyword arguments
 in INPUTS come from the task's answers; all others are parameters of the task record (`metric.params`), required there
-where they have no default. What else is to be known of a metric, for whoever makes a task or predictions, is in Facts.
+where they have no default. One whose default is a frozen dataclass stands for its fields, each a parameter of the record. What else is to be known of a metric, for whoever makes a task or predictions, is in Facts.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack
 
 from ...records.errors import RecordError
 from ...records.jsonl import dumps
+from ...records.task import Parse
 
 # Inputs of metrics beside their parameters.
 INPUTS = {
@@ -69,8 +71,8 @@ class Metric:
     function: Callable[..., float]
     lower_is_better: bool
     best: float | None
-    parse: tuple[str, ...]
-    answer_parse: tuple[str, ...]
+    parse: tuple[Parse, ...]
+    answer_parse: tuple[Parse, ...]
     columns: str
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
@@ -114,8 +116,8 @@ def metric(
     *,
     lower_is_better: bool,
     best: float | None,
-    parse: str | tuple[str, ...],
-    answer_parse: str | tuple[str, ...] = (),
+    parse: Parse | tuple[Parse, ...],
+    answer_parse: Parse | tuple[Parse, ...] = (),
     columns: str = "each",
     **facts: Unpack[Facts],
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
@@ -131,6 +133,16 @@ def metric(
             for each in inspect.signature(function).parameters.values()
             if each.kind is inspect.Parameter.KEYWORD_ONLY
         ]
+        params: dict[str, Any] = {}
+        groups: dict[str, Any] = {}  # defaults of the parameters that stand for their fields
+        for each in keywords:
+            if is_dataclass(each.default):
+                groups[each.name] = each.default
+                params |= {one.name: getattr(each.default, one.name) for one in fields(each.default)}
+            elif each.name not in INPUTS:
+                params[each.name] = each.default
+        if groups:
+            function = _with_fields(function, groups)
         kinds = (parse,) if isinstance(parse, str) else parse
         answer_kinds = (answer_parse,) if isinstance(answer_parse, str) else answer_parse
         METRICS[name] = Metric(
@@ -141,10 +153,23 @@ def metric(
             parse=kinds,
             answer_parse=answer_kinds or kinds,
             columns=columns,
-            params={each.name: each.default for each in keywords if each.name not in INPUTS},
+            params=params,
             inputs=frozenset(each.name for each in keywords if each.name in INPUTS),
             **facts,
         )
         return function
 
     return register
+
+
+def _with_fields(function: Callable[..., float], groups: Mapping[str, Any]) -> Callable[..., float]:
+    """The function, called with the fields of its `groups` (dataclasses by the parameter's name) as keywords."""
+
+    @functools.wraps(function)
+    def called(*arrays: Any, **given: Any) -> float:
+        for name, default in groups.items():
+            own = {one.name: given.pop(one.name) for one in fields(default) if one.name in given}
+            given[name] = replace(default, **own)
+        return function(*arrays, **given)
+
+    return called

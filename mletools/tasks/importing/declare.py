@@ -10,6 +10,7 @@ from typing import Any
 
 from ...grading import metrics
 from ...records.errors import RecordError
+from ...records.task import MetricSpec, Parse, SubmissionFormat
 from ..forms import form_of
 from ..table import Rejected
 from .columns import labels_of
@@ -28,7 +29,7 @@ PROBLEMS = {
 }
 
 
-def metric_part(options: ImportOptions) -> dict[str, Any]:
+def metric_part(options: ImportOptions) -> MetricSpec:
     """The metric of the record from --metric and --metric-params. Rejected when it is unknown."""
     assert options.metric is not None
     try:
@@ -42,7 +43,7 @@ def metric_part(options: ImportOptions) -> dict[str, Any]:
     }
 
 
-def parse_of(form: str, reads: Sequence[str]) -> str:
+def parse_of(form: str, reads: Sequence[Parse]) -> Parse:
     """The kind of a submission's cells."""
     if form in ("probability", "probabilities"):
         return "number"
@@ -51,7 +52,7 @@ def parse_of(form: str, reads: Sequence[str]) -> str:
 
 def submission_of(
     options: ImportOptions, header: Sequence[str], rows: int, labels: Sequence[str] = ()
-) -> tuple[dict[str, Any], str]:
+) -> tuple[SubmissionFormat, str]:
     """(the submission of the record, its form) for a sample submission with these columns.
 
     `labels` are the known values of the target. Rejected when no target column is left.
@@ -64,7 +65,7 @@ def submission_of(
         targets = list(options.target)
     if not targets:
         raise Rejected("there is no target column: name it with --target")
-    part: dict[str, Any] = {"id": [key], "target": targets, "parse": parse_of(form, found.parse), "rows": rows}
+    part: SubmissionFormat = {"id": [key], "target": targets, "parse": parse_of(form, found.parse), "rows": rows}
     if form in ("probability", "probabilities"):
         part["range"] = [0, 1]
     if part["parse"] == "label" and len(targets) == 1 and 1 < len(labels) <= MOST_LABELS:

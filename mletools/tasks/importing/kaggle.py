@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...grading import metrics
+from ...records.task import SubmissionFormat
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
 from ..record import Parts
@@ -114,7 +115,7 @@ class _Question:
     labels: list[str]
     positive: str | None
     form: str
-    submission: dict[str, Any]
+    submission: SubmissionFormat
 
 
 def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:

@@ -71,8 +71,8 @@ def draft_of(
         modality="",
         problem="",
         form=Form(form, list(targets), labels, key, names=given["submission"]["target"]),
-        submission=dict(given["submission"]),
-        metric=dict(given["metric"]),
+        submission=given["submission"],
+        metric=given["metric"],
         public={
             "train.csv": written(train, [*names, *targets], rows),
             "test.csv": written(test, names),

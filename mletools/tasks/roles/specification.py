@@ -11,6 +11,7 @@ from typing import Any
 
 from ...grading import metrics
 from ...records.jsonl import dumps
+from ...records.task import SubmissionFormat
 from ..forms import Form, written_as
 from ..thresholds import NAMES
 from .asking import Faulty
@@ -191,7 +192,7 @@ def _metric(value: Mapping[str, Any]) -> tuple[str, str, str, str, bool]:
     return name, written_as(metric), name, metric.definition, lower
 
 
-def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[str], rows: int) -> dict[str, Any]:
+def submission_of(form: str, key: str, targets: Sequence[str], labels: Sequence[str], rows: int) -> SubmissionFormat:
     """That part of the record."""
     names = targets if form != "probabilities" else ()
     return Form(form, targets, labels, key, names=names).submission(rows)
