@@ -13,7 +13,7 @@ BLOCK = 8
 
 
 @metric("dice_hausdorff", lower_is_better=False, best=1.0, parse="rle")
-def dice_hausdorff(
+def dice_hausdorff(  # noqa: PLR0913  parameters of one competition's metric
     truth: Any,
     guess: Any,
     *,
