@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
+from ..grading.private_data import check_data, task_folder
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
 from ..records.tape import Tape
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..scaffolds.data_preview import beginning, data_preview, listing
-from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
 from .execution import ROLLOUT, ProgramFacts, Watch, execution_record, keep, refuse_known_answers, text_record
 from .metered_model import MeteredModel
