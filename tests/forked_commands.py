@@ -37,7 +37,7 @@ IMPORTED = (
     "mletools.models.http",
     "mletools.simulated",
     "mletools.rollout.runner",
-    "mletools.scoring.grader",
+    "mletools.grading.grader",
 )
 
 

@@ -141,7 +141,7 @@ def filter_rollouts(
     run: cli.Run, filters: FilterOptions, side: Output | None, mark: bool, state: StateFile | None
 ) -> None:
     """Keep the rollouts of the run's input that are worth learning from; what is dropped goes to `side`."""
-    from ..scoring.grader import HumanRanks
+    from ..grading.grader import HumanRanks
 
     selection = Selection(filters, state.remembered) if state else Selection(filters)
     tasks, kept, equal = set(), set(), set()  # ids of all, of those with something kept, of those without spread
@@ -246,7 +246,7 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
 
 def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
     """Cut the rollouts of the run's input into steps; one without any goes to `side`."""
-    from ..scoring.grader import HumanRanks
+    from ..grading.grader import HumanRanks
 
     human_ranks = HumanRanks(run.data)
     for line in run.lines("rollout"):

@@ -68,7 +68,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     """
     grading.check()
     one.check(run.files)
-    from ..scoring.grader import Grader, Signal
+    from ..grading.grader import Grader, Signal
     from ..scoring.submission import grade_submission
 
     if one.submission is not None:

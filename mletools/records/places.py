@@ -69,3 +69,11 @@ def _submissions(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ):
             if kept:
                 yield what, kept["file"]
+
+
+def private_files(task: Mapping[str, Any]) -> list[str]:
+    """The files of a task's folder that grading reads, relative to it."""
+    metric = task["metric"]
+    named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]
+    code = [metric["file"], *metric.get("files", [])] if "file" in metric else []
+    return sorted({*named, *code})

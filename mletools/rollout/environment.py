@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
+from ..grading.private_data import check_data, task_folder
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest
@@ -24,7 +25,6 @@ from ..sandbox.outputs import SUBMISSION
 from ..sandbox.programs import ROLLOUT, Watch, execution_record, keep, refuse_known_answers, text_record
 from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..scaffolds.interface import CellResult, Refusal, Reply, RunResult, SessionFacts, Verdicts
-from ..tasks.private_data import check_data, task_folder
 from ..tasks.validation import NoValidation, View, validation_view
 from .metered_model import MeteredModel
 from .program_facts import ProgramFacts

@@ -1,1 +1,1 @@
-"""Scores what others wrote, which takes a sandbox: metrics that are code, submissions, checks and trials of tasks."""
+"""Scores what others wrote: metrics that are code in a sandbox, one submission, checks of tasks."""

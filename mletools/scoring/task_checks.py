@@ -7,13 +7,13 @@ from typing import Any
 
 from ..filters.tasks import DUPLICATE, TaskSelection, failed
 from ..grading import check_task, score_bytes, standing
+from ..grading.private_data import task_folder
 from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
 from ..records.output import Output
 from ..run import Run
 from ..tasks.likeness import likeness
-from ..tasks.private_data import task_folder
 from ..tasks.soundness import examine, read_case
 from .code_metrics import CodeMetrics
 

@@ -20,7 +20,6 @@ The lazy and the hostile persona are here too (`unruly`); the malformed one is t
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from ..models import Reply, Request
 from ..solutions.bank import SeededRng, simplest
@@ -75,7 +74,7 @@ def unruly(persona: str, request: Request) -> Reply:
     return Reply(with_program("A first model will do.", simplest(request.task)))
 
 
-def _least(role: str, text: str) -> Any:
+def _least(role: str, text: str) -> object:
     """The least answer that has the form asked for, with `text` wherever there is text."""
     scores = dict.fromkeys(("alignment", "impact", "novelty", "feasibility", "risk_reward"), 10)
     idea = {"hypothesis": text, "component": "Workflow"}
@@ -132,7 +131,7 @@ def _meant(role: str, mind: Mind) -> Recipe:
 # --- the researcher and the reviewer, in JSON
 
 
-def _analysis(mind: Mind) -> dict[str, Any]:
+def _analysis(mind: Mind) -> dict[str, object]:
     task, metric, form = mind.task, mind.task["metric"], mind.task["submission"]
     modality = task.get("modality", "tabular")
     return {
@@ -146,7 +145,7 @@ def _analysis(mind: Mind) -> dict[str, Any]:
     }
 
 
-def _idea(mind: Mind, name: str = "idea", component: str = "", beside: tuple[str, ...] = ()) -> dict[str, Any]:
+def _idea(mind: Mind, name: str = "idea", component: str = "", beside: tuple[str, ...] = ()) -> dict[str, str]:
     text, changes = hypothesis(mind, name, component, beside, ADDS)
     return {"hypothesis": text, "component": _component(changes)}
 
@@ -155,7 +154,7 @@ def _component(changes: list[Change]) -> str:
     return "Ensemble" if not changes else changes[0].component if len(changes) == 1 else "Model"
 
 
-def _challenges(mind: Mind) -> list[dict[str, Any]]:
+def _challenges(mind: Mind) -> list[dict[str, str]]:
     parts = sorted(CHALLENGES, key=lambda part: mind.rng(f"challenge {part}"))[: 2 + int(mind.rng("how many") < 0.7)]
     return [
         {
@@ -167,13 +166,13 @@ def _challenges(mind: Mind) -> list[dict[str, Any]]:
     ]
 
 
-def _hypotheses(mind: Mind) -> list[dict[str, Any]]:
+def _hypotheses(mind: Mind) -> list[dict[str, object]]:
     """Two on each challenge; for a program, about what the challenge is about."""
-    every: list[dict[str, Any]] = []
+    every: list[dict[str, object]] = []
     for at, challenge in enumerate(mind.prompt.listed("Challenges") or [""]):
         part = next((part for part, words in CHALLENGES.items() if words in challenge), "")
         for name in (f"hypothesis {at} 0", f"hypothesis {at} 1"):
-            idea = _idea(mind, name, part, tuple(each["hypothesis"] for each in every))
+            idea = _idea(mind, name, part, tuple(str(each["hypothesis"]) for each in every))
             every.append({**idea, "challenge": at, "scores": _scores(mind, read(idea["hypothesis"]), name)})
     return every
 
@@ -186,7 +185,7 @@ def _scores(mind: Mind, changes: list[Change], name: str) -> dict[str, int]:
     return {about: max(1, min(10, round(score))) for about, score in {**scores, "impact": 5 + 5 * value}.items()}
 
 
-def _select(mind: Mind) -> dict[str, Any]:
+def _select(mind: Mind) -> dict[str, object]:
     """The candidate with the best judgement, mostly as it stands."""
     candidates = mind.prompt.listed("Candidates")
     texts = [text.partition("] ")[2] or text for text in candidates]
@@ -201,7 +200,7 @@ def _select(mind: Mind) -> dict[str, Any]:
     return {"action": "modify", "candidate": best, **idea, "hypothesis": f"{texts[best]} {more}"}
 
 
-def _lesson(mind: Mind) -> dict[str, Any]:
+def _lesson(mind: Mind) -> dict[str, object]:
     """From the scores of the prompt: the new program's first, then its parent's."""
     done = " ".join(each.sentence for each in read(mind.prompt.under("The idea"))) or "What was tried"
     scores = mind.prompt.scores
@@ -214,7 +213,7 @@ def _lesson(mind: Mind) -> dict[str, Any]:
     return {"supported": gained, "lesson": f"{done} This was {way}: {scores[0]:g} after {scores[1]:g}."}
 
 
-def _check(mind: Mind) -> dict[str, Any]:
+def _check(mind: Mind) -> dict[str, object]:
     """A program without the debug block that was asked for, or one that hands in the sample, is mostly found."""
     code = next(iter(mind.prompt.programs), "")
     wrong = "" if "estimated_time" in code else "It does not print the debug information."
@@ -227,7 +226,7 @@ def _check(mind: Mind) -> dict[str, Any]:
     return {"acceptable": True, "why": "It does what was asked for."}
 
 
-def _choose(mind: Mind) -> dict[str, Any]:
+def _choose(mind: Mind) -> dict[str, object]:
     """The best score, mostly."""
     sign = 1 if mind.task["metric"]["lower_is_better"] else -1
     scores = {each.number: each.score for each in mind.prompt.experiments if each.score is not None}
@@ -238,7 +237,7 @@ def _choose(mind: Mind) -> dict[str, Any]:
     return {"experiment": chosen, "why": f"Its score of {scores[chosen]:g} is among the best."}
 
 
-_ANSWERS: dict[str, Callable[[Mind], Any]] = {
+_ANSWERS: dict[str, Callable[[Mind], object]] = {
     "search-analysis": _analysis,
     "search-idea": _idea,
     "search-challenges": _challenges,

@@ -7,41 +7,25 @@ file that is linked in where the file system can, and copied where not.
 
 import errno
 import filecmp
-import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from ..records.digests import Content as Content
+from ..records.digests import content_digest as content_digest
+from ..records.digests import files_digest
+from ..records.digests import size as size
 from ..records.errors import ToolError
+from ..records.places import private_files as private_files
 from .tree import spelled_out
 
 ANSWERS = "private/answers.csv"
-BLOCK = 1 << 20
 MOST_BYTES = 256 << 20
-Content: TypeAlias = bytes | Path
 # A file system, or its owner, that grants no second name for a file.
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
-
-
-def content_digest(files: Mapping[str, Content]) -> str:
-    """`sha256:` and the digest over the sorted (name, bytes) of `files`; names are relative to the task's folder.
-
-    OSError when a file cannot be read, or has changed its size meanwhile.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(f"{name}\0{size(files[name])}\0".encode())
-        for block in _blocks(files[name]):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
-
-
-def size(content: Content) -> int:
-    """How many bytes a content has."""
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def read(content: Content, most: int = MOST_BYTES) -> bytes:
@@ -52,15 +36,6 @@ def read(content: Content, most: int = MOST_BYTES) -> bytes:
         return file.read(most)
 
 
-def _blocks(content: Content) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    with content.open("rb") as file:
-        while block := file.read(BLOCK):
-            yield block
-
-
 def data_digest(folder: Path, public: list[str], answers: str) -> str:
     """The digest of a task's folder: `public` is data.public of the record, `answers` is relative to `folder`.
 
@@ -69,28 +44,12 @@ def data_digest(folder: Path, public: list[str], answers: str) -> str:
     return files_digest(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
 
 
-def private_files(task: Mapping[str, Any]) -> list[str]:
-    """The files of a task's folder that grading reads, relative to it."""
-    metric = task["metric"]
-    named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]
-    code = [metric["file"], *metric.get("files", [])] if "file" in metric else []
-    return sorted({*named, *code})
-
-
 def private_digest(folder: Path, task: Mapping[str, Any]) -> str:
     """The digest over names and bytes of what grading reads of a task's folder: data.private_digest of the record.
 
     ToolError names the file that cannot be read.
     """
     return files_digest(folder, private_files(task))
-
-
-def files_digest(folder: Path, names: Sequence[str]) -> str:
-    """The digest over names and bytes of files below `folder`. ToolError names the file that cannot be read."""
-    try:
-        return content_digest({name: folder / name for name in names})
-    except OSError as error:
-        raise ToolError(f"{error.filename or folder}: {error.strerror}") from error
 
 
 def write_folder(folder: Path, files: Mapping[str, Content]) -> None:

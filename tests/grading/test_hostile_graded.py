@@ -13,11 +13,11 @@ import pytest
 from conftest import run_command
 from hostile_values import PATHS, VALUES, at, outcome, places, with_value, without
 
+from mletools.grading.grader import Grader
 from mletools.grading.options import REWARDS, GradingOptions
 from mletools.records.ids import bytes_digest
 from mletools.sandbox import Limits
 from mletools.scoring.code_metrics import CodeMetrics
-from mletools.scoring.grader import Grader
 from mletools.tasks.folder import private_digest
 
 # Fields that mle-grade reads; all others pass through it.

@@ -7,7 +7,7 @@ from conftest import start_command
 from filtered import as_lines, one_graded
 
 from mletools.grading import rewards
-from mletools.scoring.grader import Signal
+from mletools.grading.grader import Signal
 
 
 def clamped(number: int, task: str, group: str, reward: float = -9.3, was: bool = True, **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from mletools.commands.filter import hand_in
 from mletools.filters import FilterOptions, Selection
 from mletools.filters.measures import measured
 from mletools.filters.steps import cut
+from mletools.grading.grader import HumanRanks
 from mletools.records import schema
 from mletools.records.errors import ToolError
 from mletools.records.jsonl import dumps, loads
@@ -27,7 +28,6 @@ from mletools.reports.runs import RunSet, graded_run
 from mletools.reports.search import is_search
 from mletools.reports.summary import summaries
 from mletools.scaffolds import idea_types
-from mletools.scoring.grader import HumanRanks
 
 BRIEF = show.View()
 NOWHERE = HumanRanks(Path("/nonexistent"))

@@ -8,11 +8,11 @@ import pytest
 from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
+from mletools.grading.grader import HumanRanks
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.records.places import LONGEST_ID, check_id, check_inside
 from mletools.rollout.environment import RunResources
-from mletools.scoring.grader import HumanRanks
 
 GRADE = "def grade(submission, answers):\n    return 1\n"
 GOOD = b"id,y\n1,1\n2,2\n"

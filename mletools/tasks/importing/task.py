@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ...grading import check_task, metrics, score_bytes
+from ...grading.private_data import task_folder
 from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
 from ..draft import TaskDraft
 from ..folder import Content, same, size
-from ..private_data import task_folder
 from ..record import Parts, finish, rate, record_of
 from ..soundness import require
 from ..table import Rejected, generator

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..grading import check_task, grade, rewards, standing
-from ..grading.options import GradingOptions, read_weights
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
-from ..tasks.private_data import check_data, inside, task_folder
-from .code_metrics import CodeMetrics
+from . import RunCode, check_task, grade, rewards, standing
+from .options import GradingOptions, read_weights
+from .private_data import check_data, inside, task_folder
 
 ADVICE = "mle-grade --scale-score thresholds brings scores to one scale, a lower --failure-reward leaves room for them"
 
@@ -25,7 +24,7 @@ class Grader:
 
     data: Path
     options: GradingOptions
-    code_metrics: CodeMetrics
+    code_metrics: RunCode
 
     def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..records.digests import files_digest
 from ..records.errors import RecordError, ToolError
-from ..records.places import check_inside
-from .folder import files_digest, private_files
+from ..records.places import check_inside, private_files
 
 
 def inside(folder: Path, name: str, what: str) -> Path:
