@@ -1,5 +1,6 @@
 """The package: a wheel and an sdist from the tracked files, installed into a clean environment, with all their data."""
 
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,11 @@ def test_the_version_is_that_of_the_changelog_and_the_citation() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert first and cited and first[1] == cited[1] == mletools.__version__
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    rooms = [json.loads(line) for line in run(sys.executable, ROOT / "benchmarks" / "house.py", cwd=ROOT).splitlines()]
+    assert rooms[-1]["room"] == "all" and rooms[-1]["circles"] == []
 
 
 @pytest.mark.slow
