@@ -23,8 +23,8 @@ from tabulate import tabulate
 
 from mletools.grading import grade
 from mletools.grading.metrics import METRICS
-from mletools.scoring import code_metrics
-from mletools.scoring.code_metrics import CodeMetricOptions
+from mletools.tasks import code_metrics
+from mletools.tasks.code_metrics import CodeMetricOptions
 
 ROUNDS = 5
 LARGE = (100_000, 10)

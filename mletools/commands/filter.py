@@ -19,7 +19,7 @@ from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
 from ..records.output import Output
-from ..scoring.code_metrics import CodeMetricOptions
+from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
 APART = "Tasks of training and evaluation"
@@ -124,7 +124,7 @@ def main(
     if drawing:
         draw(run, draws, apart, side)
     elif work.tasks:
-        from ..scoring.task_checks import Examiner, filter_tasks
+        from ..tasks.selection import Examiner, filter_tasks
 
         with code_metrics.open() as metrics:
             examiner = Examiner(run.data, checks.check, metrics)

@@ -79,7 +79,7 @@ def make_tasks(run: cli.Run, options: TaskOptions, llm: LlmOptions, roles: Mappi
     ToolError at the end if a task could not be made; with a language model, if none could.
     """
     from ..sandbox.lazy import LazySandbox
-    from ..scoring.code_metrics import CodeMetrics
+    from ..tasks.code_metrics import CodeMetrics
     from ..tasks.likeness import likeness
     from ..tasks.make import STAGES, Maker, Shape
     from ..tasks.summary import Summary

@@ -7,10 +7,10 @@ import click
 from .. import cli
 from ..cli_options import options
 from ..grading import metrics
+from ..grading.one_submission import SubmissionOptions
 from ..grading.options import GradingOptions
 from ..records.columns import terminal_columns
-from ..scoring.code_metrics import CodeMetricOptions
-from ..scoring.submission import SubmissionOptions
+from ..tasks.code_metrics import CodeMetricOptions
 
 LIST_WIDTH = 110
 
@@ -69,7 +69,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     grading.check()
     one.check(run.files)
     from ..grading.grader import Grader, Signal
-    from ..scoring.submission import grade_submission
+    from ..grading.one_submission import grade_submission
 
     if one.submission is not None:
         run.end_dry_run()

@@ -14,7 +14,7 @@ from ..rollout.runner import Runner, RunOptions
 from ..sandbox.options import SandboxOptions
 from ..scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
 from ..scaffolds.interface import Settings
-from ..scoring.code_metrics import CodeMetricOptions
+from ..tasks.code_metrics import CodeMetricOptions
 
 MODEL = (
     "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "

@@ -13,12 +13,12 @@ from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
 from mletools import cli
+from mletools.grading.one_submission import lines
 from mletools.models.http import to_stderr
 from mletools.records import schema
 from mletools.records.errors import RecordError
 from mletools.records.progress import ProgressBar
 from mletools.run import Run
-from mletools.scoring.submission import lines
 
 # Clears the screen, sets a title, a control sequence of one character, turns the direction, hides, returns.
 PAYLOAD = "a\x1b[2J\x1b]0;owned\x07b\x9b31mc\u202ed\u200be\rf\u2066g\x7fh"

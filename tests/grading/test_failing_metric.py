@@ -13,7 +13,7 @@ from mletools.grading.form import check_form, form_of
 from mletools.grading.judge import of_machine
 from mletools.records.errors import RecordError
 from mletools.sandbox import Limits
-from mletools.scoring.code_metrics import CodeMetrics
+from mletools.tasks.code_metrics import CodeMetrics
 
 # As an MLE-bench grade.py: it trusts the submission's form, and fails on what it does not expect.
 TRUSTING = """

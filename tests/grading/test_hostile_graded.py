@@ -17,7 +17,7 @@ from mletools.grading.grader import Grader
 from mletools.grading.options import REWARDS, GradingOptions
 from mletools.records.ids import bytes_digest
 from mletools.sandbox import Limits
-from mletools.scoring.code_metrics import CodeMetrics
+from mletools.tasks.code_metrics import CodeMetrics
 from mletools.tasks.folder import private_digest
 
 # Fields that mle-grade reads; all others pass through it.

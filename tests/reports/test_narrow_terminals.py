@@ -13,13 +13,13 @@ from search_records import verdict
 from terminal import on_terminal
 from test_report_search import searches
 
+from mletools.grading.one_submission import lines as verdict_lines
 from mletools.records.columns import blocks, middle_cut
 from mletools.reports.idea_types import Tally, per_model
 from mletools.reports.table import Table
 from mletools.sandbox.selftest import Finding
 from mletools.sandbox.selftest import table as selftest_table
 from mletools.scaffolds.idea_types import TYPES
-from mletools.scoring.submission import lines as verdict_lines
 from mletools.tasks.show import show
 
 LONG = "learning-agency-lab-automated-essay-scoring-2-0123456789abcdef"

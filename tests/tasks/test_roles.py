@@ -27,7 +27,7 @@ from mletools.records.errors import ToolError
 from mletools.rollout import task_models
 from mletools.rollout.task_models import open_maker
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
-from mletools.scoring.code_metrics import CodeMetrics
+from mletools.tasks.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.forms import written_as
 from mletools.tasks.options import LlmOptions, TaskRole

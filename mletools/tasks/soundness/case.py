@@ -30,7 +30,7 @@ class Trial:
 
 
 class Trials(Protocol):
-    """Runs standard solutions in a sandbox; see scoring.trials."""
+    """Runs standard solutions in a sandbox; see tasks.trials."""
 
     def can_solve(self, task: Mapping[str, Any]) -> bool:
         """Whether there is a standard solution for a task."""

@@ -13,9 +13,9 @@ from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
 from ..records.output import Output
 from ..run import Run
-from ..tasks.likeness import likeness
-from ..tasks.soundness import examine, read_case
 from .code_metrics import CodeMetrics
+from .likeness import likeness
+from .soundness import examine, read_case
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from ..grading.grader import Grader
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id
 from ..records.options import option
 from ..records.visible import visible_line
 from ..run import Run
+from .grader import Grader
 
 MOST_NAMED = 10  # ids in an error message
 

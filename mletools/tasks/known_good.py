@@ -10,10 +10,10 @@ from typing import Any
 
 from ..records.csv_files import CsvError, read_columns
 from ..records.errors import ToolError
-from ..tasks.importing.task import perfect_submission
-from ..tasks.table import Rejected
-from ..tasks.validation.labelled import is_sample
-from ..tasks.validation.rows import ids_of, without
+from .importing.task import perfect_submission
+from .table import Rejected
+from .validation.labelled import is_sample
+from .validation.rows import ids_of, without
 
 MOST_BYTES = 64 << 20  # of a file that is read here
 SAMPLE, ANSWERS = "the sample submission", "the answers"
