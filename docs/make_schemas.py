@@ -30,7 +30,8 @@ def described() -> dict[str, dict[str, str]]:
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 pairs = zip(node.body, node.body[1:], strict=False)
-                found[node.name] = {
+                inherited = [found.get(ast.unparse(base), {}) for base in node.bases]
+                found[node.name] = {field: text for fields in inherited for field, text in fields.items()} | {
                     field.target.id: " ".join(textwrap.dedent(text.value.value).split())
                     for field, text in pairs
                     if isinstance(field, ast.AnnAssign)

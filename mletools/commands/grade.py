@@ -1,6 +1,6 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
-from typing import Any
+from typing import cast
 
 import click
 
@@ -9,6 +9,8 @@ from ..cli_options import options
 from ..grading import metrics
 from ..grading.options import GradingOptions
 from ..records.columns import terminal_columns
+from ..records.rollout import Rollout
+from ..run import Work
 from ..scoring.code_metrics import CodeMetricOptions
 from ..scoring.submission import SubmissionOptions
 
@@ -79,7 +81,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     run.end_dry_run("rollout")
     signal = Signal()
 
-    def count(rollout: dict[str, Any]) -> None:
+    def count(rollout: Rollout) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
         if rollout["grade"].get("metric_error"):
             run.counts["on which the metric fails"] += 1
@@ -88,6 +90,6 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
         signal.add(rollout)
 
     with code_metrics.open() as metrics_by_code:
-        run.each(Grader(run.data, grading, metrics_by_code), "rollout", processes=True, watch=count)
+        run.each(cast(Work, Grader(run.data, grading, metrics_by_code)), "rollout", processes=True, watch=count)
     for warning in signal.warnings():
         run.say(warning)

@@ -1,13 +1,15 @@
 """mle-sandbox: run each solution where it can do no harm."""
 
-from typing import Any
+from typing import cast
 
 import click
 
 from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError, ToolError
+from ..records.rollout import Rollout
 from ..rollout.execution import ProgramRunner, ran_before
+from ..run import Work
 from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 
@@ -63,7 +65,7 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
             return
         check_protections(sandbox, run.say)
 
-        def count(rollout: dict[str, Any]) -> None:
+        def count(rollout: Rollout) -> None:
             run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
 
-        run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)
+        run.each(cast(Work, ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed)), "rollout", watch=count)

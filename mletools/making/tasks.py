@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..grading import Leaderboard, check_task, metrics, score_bytes
+from ..records.common import Reject
 from ..records.errors import ToolError
 from ..records.jsonl import dumps
 from ..records.rejects import reject_record
@@ -146,6 +146,6 @@ def _count(run: Run, stage: str) -> None:
         run.counts[name] += 1
 
 
-def _reject(seed: int, place: Place, draft: Dropped) -> dict[str, Any]:
+def _reject(seed: int, place: Place, draft: Dropped) -> Reject:
     id_parts = ("draft", seed, *place, draft.attempt)
     return reject_record(id_parts, f"{place[0]}:{place[1]}", draft.attempt + 1, draft.reason, dumps(draft.drawn))
