@@ -197,12 +197,12 @@ def tool_steps(
     way: str, mode: str, draw: Draw, bandit: Bandit, batches: int, rng: random.Random
 ) -> Iterator[tuple[Any, dict[str, float]]]:
     """The pool's steps, and further factors by rollout."""
-    from mletools.training.pool import GroupPool, held_steps
-    from mletools.training.steps import Choice
+    from mletools.training.group_buffer import GroupBuffer, held_steps
+    from mletools.training.steps import StepRecipe
 
     asked = "off" if mode == "inverse" else mode
-    choice = Choice(groups_per_step=1, baseline="group", scale_rewards="none", duration_weight=asked)
-    pool, endless = GroupPool(replace(choice, batch=BATCH), {}, Counter(), stream=True), kept(draw, BATCH)
+    choice = StepRecipe(groups_per_step=1, baseline="group", scale_rewards="none", duration_weight=asked)
+    pool, endless = GroupBuffer(replace(choice, batch=BATCH), {}, Counter(), stream=True), kept(draw, BATCH)
     for index in range(batches):
         if way == "kept":
             for place in range(BATCH):
@@ -230,7 +230,7 @@ def collect(way: str, draw: Draw, bandit: Bandit, rng: random.Random) -> Batch:
 
 def as_sample(name: str, group: str, arrival: Arrival, bandit: Bandit, size: int) -> Any:
     from mletools.training.samples import Sample
-    from mletools.training.samples import Sequence as Tokens
+    from mletools.training.samples import TokenSequence as Tokens
 
     tokens = (Tokens([arrival.item], [1], [0.0]),)
     reward = bandit.rewards[arrival.item]

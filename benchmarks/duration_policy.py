@@ -125,9 +125,9 @@ class Collector:
             yield step
 
     def _pool(self, stream: bool) -> Any:
-        from mletools.training.pool import GroupPool
+        from mletools.training.group_buffer import GroupBuffer
 
-        return GroupPool(self.run.choice, {}, self.run.dropped, stream=stream, version=lambda: len(self.curve) - 1)
+        return GroupBuffer(self.run.recipe, {}, self.run.dropped, stream=stream, version=lambda: len(self.curve) - 1)
 
     def _look(self) -> None:
         import numpy as np

@@ -538,7 +538,7 @@ def log_probabilities(model: Any, ids: list[int], begin: int) -> list[float]:
 
 def sample(prompt: list[int], answer: list[int], logprobs: list[float] | None, group: int, at: int, size: int) -> Any:
     from mletools.training.samples import Sample
-    from mletools.training.samples import Sequence as Tokens
+    from mletools.training.samples import TokenSequence as Tokens
 
     scores = None if logprobs is None else [0.0] * len(prompt) + logprobs
     tokens = Tokens(prompt + answer, [0] * len(prompt) + [1] * len(answer), scores)

@@ -188,7 +188,7 @@ def rounds(
 ) -> Iterator[Any]:  # fmt: skip
     """The steps of an arm; `told` gets what each round came to."""
     from mletools.models.hf import HfModel
-    from mletools.training.pool import GroupPool
+    from mletools.training.group_buffer import GroupBuffer
 
     sampler = HfModel(policy, threads=1)
     sampler._model = run.policy  # the one that is trained, in place of a copy
@@ -200,7 +200,7 @@ def rounds(
         records = [record(job, reply) for job, reply in zip(jobs, sampler.sample(requests), strict=True)]
         run.policy.train()
         outcomes = judge.outcomes(records)
-        pool = GroupPool(run.choice, {}, run.dropped)
+        pool = GroupBuffer(run.recipe, {}, run.dropped)
         for each, found in zip(records, outcomes, strict=True):
             reward = partial_credit(found["score"], found["lower"], found["markers"], credit=credit)
             pool.add(run.sample({**each, "reward": reward}))

@@ -84,7 +84,7 @@ def peak_of_training(model: Path, rank: int, rows: int, length: int) -> float:
 
     policy.preload()
     from mletools.training.grpo import GrpoOptions, GrpoRun
-    from mletools.training.samples import Sample, Sequence
+    from mletools.training.samples import Sample, TokenSequence
 
     class Unsaved(GrpoRun):
         def write(self, folder: Path, trainer: Any) -> None: ...
@@ -92,7 +92,7 @@ def peak_of_training(model: Path, rank: int, rows: int, length: int) -> float:
     draw = random.Random(0)
 
     def sample(group: int, at: int) -> Sample:
-        tokens = Sequence([draw.randrange(10, 250) for _ in range(length)], [0] * 30 + [1] * (length - 30))
+        tokens = TokenSequence([draw.randrange(10, 250) for _ in range(length)], [0] * 30 + [1] * (length - 30))
         reward = float(at % 2)
         return Sample(f"{group}-{at}", str(group), (tokens,), reward, 0, group_size=rows, members=rows, temperature=1.0)
 

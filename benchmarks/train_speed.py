@@ -119,7 +119,7 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
     """(clock at the end of each step, gradient norm of the first, parameters, micro-batches a step)."""
     from mletools.training.grpo import GrpoOptions, GrpoRun
     from mletools.training.samples import Sample
-    from mletools.training.samples import Sequence as Tokens
+    from mletools.training.samples import TokenSequence as Tokens
 
     class Unsaved(GrpoRun):
         def write(self, folder: Path, trainer: Any) -> None:

@@ -10,23 +10,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import __version__
 from .records import workers
 from .records.columns import terminal_columns
 from .records.errors import RecordError, ToolError
-from .records.jsonl import Line, dumps, read_files, reader_left, reads_terminal
-from .records.output import Key, Output, Side, record_id, tear
+from .records.jsonl import JsonObject, Line, dumps, read_files, reader_left, reads_terminal
+from .records.output import AnyRecord, Key, Output, Side, record_id, tear
 from .records.rejects import reject_record
 from .records.streams import is_stream, name_of, open_stream, shares_messages, writable
 from .records.visible import visible, visible_line
 
 if TYPE_CHECKING:
+    from .records.common import LineageEntry
     from .records.progress import ProgressBar
+    from .records.rollout import Rollout
+    from .records.task import Task
+    from .records.training import TrainStep
 
-Work = Callable[[dict[str, Any]], dict[str, Any]]
-Watch = Callable[[dict[str, Any]], None]
+R = TypeVar("R", bound=AnyRecord)
+Work = Callable[["Rollout"], "Rollout"]
+Watch = Callable[["Rollout"], None]
 
 
 class DryRunEnds(BaseException):
@@ -36,7 +41,7 @@ class DryRunEnds(BaseException):
 class Run:
     """One run of a command. `writes_text`: its output is for people; `endless`: its pipe has no end (--forever)."""
 
-    def __init__(self, name: str, params: dict[str, Any], options: dict[str, Any], stdout: int, text: bool = False):
+    def __init__(self, name: str, params: JsonObject, options: JsonObject, stdout: int, text: bool = False):
         self.name, self.options, self._stdout, self.writes_text = name, options, stdout, text
         self.files: Sequence[str] = params.get("files") or ()
         self._has_input = "files" in params
@@ -62,7 +67,7 @@ class Run:
         self._lock = threading.Lock()
         self._out: Output | None = None
         self._bar: ProgressBar | None = None
-        self._skip: Counter[Any] = Counter()  # records of the resumed run, by key, that have not come again
+        self._skip: Counter[object] = Counter()  # records of the resumed run, by key, that have not come again
         self._started = time.monotonic()
 
     # --- output -------------------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ class Run:
         self.writes_text = True
         self._out.write_bytes((text if styled else visible(text)).encode())
 
-    def _refuse_changed_options(self, earlier: dict[str, Any]) -> None:
+    def _refuse_changed_options(self, earlier: JsonObject) -> None:
         entries = [entry for entry in earlier.get("lineage", []) if entry.get("tool") == self.name]
         if not entries:
             raise ToolError(f"{self._path}: holds records that {self.name} did not write; choose another -o")
@@ -155,13 +160,13 @@ class Run:
         if entries[-1]["version"] != __version__:
             self.say(f"resuming records of version {entries[-1]['version']} with version {__version__}")
 
-    def stamp(self, record: dict[str, Any]) -> dict[str, Any]:
+    def stamp(self, record: R) -> R:
         """The record with this run appended to its lineage."""
         entry = {"tool": self.name, "version": __version__, "options": self.options, "seed": self.seed}
-        return {**record, "lineage": [*record.get("lineage", []), entry]}
+        return cast(R, {**record, "lineage": [*_lineage(record), entry]})
 
     @property
-    def earlier(self) -> dict[str, Any] | None:
+    def earlier(self) -> JsonObject | None:
         """The last record of the resumed run."""
         return self._out.earlier if self._out else None
 
@@ -170,12 +175,12 @@ class Run:
         """The keys of the resumed run's records."""
         return list(self._out.finished) if self._out else []
 
-    def finished(self, key: Any, times: int = 1) -> bool:
+    def finished(self, key: object, times: int = 1) -> bool:
         """True if the resumed run wrote at least `times` records with this key."""
         assert self._out is not None
         return self._out.finished[key] >= times
 
-    def _finished_before(self, record: dict[str, Any]) -> bool:
+    def _finished_before(self, record: AnyRecord) -> bool:
         """True once for each record of the resumed run with this record's key."""
         key = self._key(record)
         if self._skip[key] > 0:
@@ -183,14 +188,14 @@ class Run:
             return True
         return False
 
-    def emit(self, record: dict[str, Any]) -> bool:
+    def emit(self, record: AnyRecord) -> bool:
         """Write a record; False if the resumed run has written it. From any thread."""
         assert self._out is not None
         with self._lock:
             if self._finished_before(record):
                 return False
             stamped = self.stamp(record)
-            self.endless |= any(entry.get("options", {}).get("forever") for entry in stamped["lineage"])
+            self.endless |= any(entry.get("options", {}).get("forever") for entry in _lineage(stamped))
             self._out.write(stamped, ended=self.endless)
             self.counts["records"] += 1
             if self._bar is not None:
@@ -225,9 +230,34 @@ class Run:
 
     # --- input --------------------------------------------------------------------------------------------------
 
+    @overload
+    def lines(
+        self, kind: Literal["rollout"], /, *, files: Sequence[str] | None = ..., whole: bool = ...
+    ) -> "Iterator[Line[Rollout]]": ...
+    @overload
+    def lines(self, kind: Literal["task"], /, *, files: Sequence[str] | None = ...) -> "Iterator[Line[Task]]": ...
+    @overload
+    def lines(
+        self, kind: Literal["train_step"], /, *, files: Sequence[str] | None = ...
+    ) -> "Iterator[Line[TrainStep]]": ...
+    @overload
+    def lines(
+        self,
+        kind: Literal["task"],
+        other: Literal["rollout"],
+        /,
+        *,
+        files: Sequence[str] | None = ...,
+        whole: bool = ...,
+    ) -> "Iterator[Line[Task | Rollout]]": ...
+    @overload
+    def lines(
+        self, *kinds: str, files: Sequence[str] | None = ..., may_be_empty: bool = ..., whole: bool = ...
+    ) -> Iterator[Line[Any]]: ...
+
     def lines(
         self, *kinds: str, files: Sequence[str] | None = None, may_be_empty: bool = False, whole: bool = False
-    ) -> Iterator[Line]:
+    ) -> Iterator[Line[Any]]:
         """The records of these kinds in the input, or in `files`; invalid lines are rejected or stop the run.
 
         whole: any invalid line stops it, and so does a file without records, whatever the options accept of the input.
@@ -255,11 +285,11 @@ class Run:
             where = ", ".join(name if name != "-" else "standard input" for name in files or ("-",))
             raise ToolError(f"{where}: no records{'' if whole else '; --allow-empty accepts an empty input'}")
 
-    def unfinished(self, lines: Iterable[Line]) -> Iterator[Line]:
+    def unfinished(self, lines: Iterable[Line[R]]) -> Iterator[Line[R]]:
         """The lines whose record the resumed run has not completed; repeated ids are counted."""
         return (line for line in lines if not self._finished_before(line.record))
 
-    def reject(self, line: Line, reason: str) -> None:
+    def reject(self, line: Line[object], reason: str) -> None:
         """Set a line aside, or stop the run when --max-rejects is exceeded."""
         if self.counts["rejected"] >= self._max_rejects:
             raise ToolError(f"{line.place}: {reason}")
@@ -278,16 +308,14 @@ class Run:
         """(item, result, error) of each item, by -j workers; see records.workers.run. `in_order`: as with -k."""
         return workers.run(work, items, self.jobs, self.keep_order or in_order, processes)
 
-    def each(self, work: Work, *kinds: str, processes: bool = False, watch: Watch | None = None) -> None:
+    def each(self, work: Work, kind: Literal["rollout"], processes: bool = False, watch: Watch | None = None) -> None:
         """One record in, one record out: `work` returns the record with a key added; `watch` is called with each result.
 
         A RecordError of `work` rejects the line; any other exception stops the run.
         """
         self.open()
         self.progress(self.count_lines)
-        for line, result, error in self.map(
-            partial(_work_on_line, work), self.unfinished(self.lines(*kinds)), processes
-        ):
+        for line, result, error in self.map(partial(_work_on_line, work), self.unfinished(self.lines(kind)), processes):
             if isinstance(error, RecordError):
                 self.reject(line, str(error))
             elif isinstance(error, ToolError):
@@ -367,9 +395,13 @@ class Run:
             self.say(line)
 
 
-def _shown(options: dict[str, Any], key: str) -> str:
+def _shown(options: JsonObject, key: str) -> str:
     return dumps(options[key]) if key in options else "not given"
 
 
-def _work_on_line(work: Work, line: Line) -> dict[str, Any]:
+def _work_on_line(work: Work, line: "Line[Rollout]") -> "Rollout":
     return work(line.record)
+
+
+def _lineage(record: AnyRecord) -> "list[LineageEntry]":
+    return cast("list[LineageEntry]", record.get("lineage", []))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import Any, cast
 
 import click
 
@@ -10,11 +9,11 @@ from .. import cli
 from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError, RecordError, ToolError
+from ..records.rollout import Rollout
 from ..reports.idea_types import Tally, ideator
 from ..reports.idea_types import per_model as columns
 from ..rollout.idea_judges import AnswerOptions, Classifier, Judge, ModelJudge, by_words
 from ..rollout.metered_model import judging
-from ..run import Work
 from ..scaffolds.idea_types import TYPES
 
 BY_MODEL = "Model (--by model)"
@@ -73,7 +72,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
     run.end_dry_run("rollout")
     tallies: dict[str, Tally] = {}
 
-    def count(rollout: dict[str, Any]) -> None:
+    def count(rollout: Rollout) -> None:
         model = ideator(rollout) if per_model else ""
         tallies.setdefault(model, Tally()).add(rollout["idea_types"])
 
@@ -92,7 +91,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
         if table:
             _write_table(run, classifier, count, text)
             return
-        run.each(cast(Work, classifier), "rollout", watch=count)
+        run.each(classifier, "rollout", watch=count)
     if any(map(len, tallies.values())) and not run.quiet:
         for row in text(run.message_columns).split("\n"):
             run.say(row)
@@ -101,7 +100,7 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
 
 
 def _write_table(
-    run: cli.Run, classifier: Classifier, count: Callable[[dict[str, Any]], None], text: Callable[[int | None], str]
+    run: cli.Run, classifier: Classifier, count: Callable[[Rollout], None], text: Callable[[int | None], str]
 ) -> None:
     """The table as text where records would go."""
     run.writes_text = True

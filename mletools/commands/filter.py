@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .. import cli
 from ..cli_options import flags_on_command_line, options
@@ -14,11 +13,12 @@ from ..filters.measures import measured
 from ..filters.options import ApartOptions, WorkOptions, check_draws, check_scope, with_preset
 from ..filters.overlap import KnownTasks, task_of
 from ..filters.state import StateFile
-from ..filters.steps import Turn, cut
+from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
 from ..records.errors import RecordError, ToolError
 from ..records.options import option
-from ..records.output import Output
+from ..records.output import AnyRecord, Output
+from ..records.rollout import Execution, Turn
 from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
@@ -202,10 +202,11 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
     both: dict[str, str] = {}  # what is refused, in words, by task
     seen = 0
 
-    def leave_out(record: dict[str, Any], reason: str) -> None:
+    def leave_out(record: AnyRecord, reason: str) -> None:
         run.counts[reason.partition(":")[0]] += 1
         if side is not None:
-            decision = {**(record.get("filter") or {}), "kept": False, "reason": reason}
+            earlier = record.get("filter")
+            decision = {**(earlier if isinstance(earlier, dict) else {}), "kept": False, "reason": reason}
             side.write(run.stamp({**record, "filter": decision}))
 
     for line in run.lines("task", "rollout"):
@@ -266,10 +267,8 @@ def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
             side.write(run.stamp({**line.record, "filter": {"kept": False, "reason": result.reason}}))
 
 
-def hand_in(turns: Any, turn: Turn | None, box: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def hand_in(turns: Sequence[Turn], turn: Turn | None, box: Mapping[str, object]) -> tuple[str | None, Execution]:
     """The program that a turn hands in, and its execution; see filters.steps.HandIn."""
     from ..scaffolds.episode import code_of, execution_of
 
-    record: Any = turn
-    execution: Any = execution_of(turns, record, box)
-    return code_of(turns, record), execution
+    return code_of(turns, turn), execution_of(turns, turn, box)

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .. import cli
 from ..cli_options import Option, click_option, options, value_of
+from ..records.common import Reject
 from ..records.errors import ToolError
 from ..records.jsonl import dumps
 from ..records.rejects import reject_record
-from ..records.task import Task
 from ..tasks.options import LLM, LlmOptions, TaskOptions, TaskRole, read_roles, role_options
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _count(run: cli.Run, stage: str) -> None:
         run.counts[name] += 1
 
 
-def _reject(seed: int, place: Place, draft: "Dropped") -> dict[str, Any]:
+def _reject(seed: int, place: Place, draft: "Dropped") -> Reject:
     id_parts = ("draft", seed, *place, draft.attempt)
     return reject_record(id_parts, f"{place[0]}:{place[1]}", draft.attempt + 1, draft.reason, dumps(draft.drawn))
 
@@ -181,5 +181,5 @@ def describe(run: cli.Run, path: str) -> None:
     run.open()
     for at, line in enumerate(run.lines("task")):
         folder = run.data / line.record["data"]["dir"]
-        run.emit_text("\n\n" * bool(at) + show(cast(Task, line.record), folder, run.terminal_columns))
+        run.emit_text("\n\n" * bool(at) + show(line.record, folder, run.terminal_columns))
         run.counts["tasks described"] += 1

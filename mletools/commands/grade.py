@@ -1,6 +1,6 @@
 """mle-grade: score each submission, and turn the verdict into a reward."""
 
-from typing import Any
+from typing import cast
 
 import click
 
@@ -10,6 +10,8 @@ from ..grading import metrics
 from ..grading.one_submission import SubmissionOptions
 from ..grading.options import GradingOptions
 from ..records.columns import terminal_columns
+from ..records.rollout import Rollout
+from ..run import Work
 from ..tasks.code_metrics import CodeMetricOptions
 
 LIST_WIDTH = 110
@@ -79,7 +81,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     run.end_dry_run("rollout")
     signal = Signal()
 
-    def count(rollout: dict[str, Any]) -> None:
+    def count(rollout: Rollout) -> None:
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
         if rollout["grade"].get("metric_error"):
             run.counts["on which the metric fails"] += 1
@@ -88,6 +90,6 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
         signal.add(rollout)
 
     with code_metrics.open() as metrics_by_code:
-        run.each(Grader(run.data, grading, metrics_by_code), "rollout", processes=True, watch=count)
+        run.each(cast(Work, Grader(run.data, grading, metrics_by_code)), "rollout", processes=True, watch=count)
     for warning in signal.warnings():
         run.say(warning)

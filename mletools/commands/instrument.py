@@ -2,7 +2,6 @@
 
 import functools
 from contextlib import closing
-from typing import Any, cast
 
 import click
 
@@ -10,9 +9,9 @@ from .. import cli
 from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
 from ..records.errors import OptionError
+from ..records.rollout import Rollout
 from ..rollout.instrumenting import AnswerOptions, ModelInstrumenter, add_reports
 from ..rollout.metered_model import judging
-from ..run import Work
 
 LM = "Model (--mode lm)"
 MODEL = "scripted, hf:PATH, or the name of a model at --model-url; not the one in training."
@@ -70,15 +69,15 @@ def main(run: cli.Run, mode: str, plain_markers: bool, models: ModelOptions, ans
         run.say(PLAIN)
     if mode == "ast":
         by_tree = functools.partial(add_reports, seed=run.seed, plain=plain_markers)
-        run.each(cast(Work, by_tree), "rollout", processes=True)
+        run.each(by_tree, "rollout", processes=True)
         return
 
-    def count(rollout: dict[str, Any]) -> None:
-        entry = rollout.get("instrument") or {}
-        if entry.get("model") is not None:
-            run.counts["by the model" if entry["mode"] == "lm" else "refused, by syntax tree"] += 1
+    def count(rollout: Rollout) -> None:
+        entry = rollout.get("instrument")
+        if entry and entry.get("model") is not None:
+            run.counts["by the model" if entry.get("mode") == "lm" else "refused, by syntax tree"] += 1
 
     with closing(models.open()) as engine:
         model = judging(engine, models, answers, "seed" in flags_on_command_line())
         work = ModelInstrumenter(model, run.seed, plain_markers, answers.max_tokens)
-        run.each(cast(Work, work), "rollout", watch=count)
+        run.each(work, "rollout", watch=count)

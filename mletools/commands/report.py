@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from .. import __version__, cli
 from ..cli_options import options
+from ..records.rollout import Rollout
 from ..reports.comparison import compare
 from ..reports.live import follow
 from ..reports.options import TABLE, ReportOptions
@@ -80,7 +80,7 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     run.open()
     page = Page(chosen.full) if chosen.drawn else None
 
-    def keep(rollout: dict[str, Any], graded: GradedRun, label: str) -> None:
+    def keep(rollout: Rollout, graded: GradedRun, label: str) -> None:
         run.counts["rollouts"] += 1
         if page is not None:
             page.add(rollout, graded, label)

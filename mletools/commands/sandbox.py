@@ -1,14 +1,11 @@
 """mle-sandbox: run each solution where it can do no harm."""
 
-from typing import Any, cast
-
 import click
 
 from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError, ToolError
 from ..records.rollout import Rollout
-from ..run import Work
 from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..sandbox.programs import ProgramRunner, ran_before
@@ -65,9 +62,7 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
             return
         check_protections(sandbox, run.say)
 
-        def count(record: dict[str, Any]) -> None:
-            rollout = cast(Rollout, record)
+        def count(rollout: Rollout) -> None:
             run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
 
-        runner = ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed)
-        run.each(cast(Work, runner), "rollout", watch=count)
+        run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)

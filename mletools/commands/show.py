@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -11,6 +10,7 @@ from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError, ToolError
 from ..records.options import option
+from ..records.rollout import Rollout
 from ..reports import show
 from ..reports.search import is_search
 
@@ -54,7 +54,7 @@ class ShowOptions:
         if self.html and colour_chosen:
             raise OptionError("--color is about terminals; --html has its own colours")
 
-    def wants(self, rollout: dict[str, Any]) -> bool:
+    def wants(self, rollout: Rollout) -> bool:
         """Whether the rollout is one of those to show."""
         return (
             not self.prefixes or rollout["id"].startswith(self.prefixes) or rollout["group"].startswith(self.prefixes)

@@ -8,6 +8,7 @@ from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError
 from ..records.options import declarations
+from ..records.rollout import Rollout
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun
@@ -71,7 +72,7 @@ def main(
     policy.require_libraries()
     if not leads():
         run.stand_by()
-    lines: Iterable[cli.Line] = run.lines("rollout")
+    lines: Iterable[cli.Line[Rollout]] = run.lines("rollout")
     left = left_to_the_engine(settings) if handed_over else None
     if left and not run.quiet:
         run.say(left)

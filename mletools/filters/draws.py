@@ -8,13 +8,15 @@ on average. A sample holds what it has drawn, at most `number` records per key, 
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..records.ids import derive_seed
 from ..records.options import option
+from ..records.rollout import Rollout
+from ..records.task import Task
+from .overlap import task_of
 
 SPACE = 1 << 62  # derive_seed is below
-Record = dict[str, Any]
+Record = Task | Rollout
 
 
 def read_split(text: str) -> dict[str, float]:
@@ -55,18 +57,12 @@ class DrawOptions:
     part: str | None = option("--split: write the records of this part.", metavar="NAME")
 
 
-def task_id(record: Mapping[str, Any]) -> str:
-    """The id of a task record, or of a rollout's task."""
-    name: str = record["id"] if record["kind"] == "task" else record["task"]["id"]
-    return name
-
-
-def part_of(record: Mapping[str, Any], split: Mapping[str, float], by: str, seed: int) -> str:
+def part_of(record: Record, split: Mapping[str, float], by: str, seed: int) -> str:
     """The name of the part that a record falls into."""
-    place = derive_seed(seed, "split", task_id(record) if by == "task" else record["id"]) / SPACE
+    left = derive_seed(seed, "split", task_of(record)["id"] if by == "task" else record["id"]) / SPACE
     for name, share in split.items():
-        place -= share
-        if place < 0:
+        left -= share
+        if left < 0:
             return name
     return name  # the shares add up to a little less than 1
 
@@ -86,7 +82,7 @@ class Sample:
     _arrived: int = 0
 
     def add(self, record: Record) -> Record | None:
-        heap = self._heaps.setdefault(task_id(record) if self.per == "task" else "", [])
+        heap = self._heaps.setdefault(task_of(record)["id"] if self.per == "task" else "", [])
         self._arrived += 1
         entry = (-derive_seed(self.seed, "sample", record["id"]), -self._arrived, record)  # the heap's top is the worst
         if len(heap) < self.number:

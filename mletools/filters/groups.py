@@ -12,19 +12,21 @@ looked at by sample index. Of duplicates in several groups of one task, the grou
 held: for each task DIGESTS of programs and what `remembered` says; of groups that are open, `open_groups` at most.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from ..records.ids import content_id
 from ..records.rollout import Rollout
 from .code import normal_form
 from .masks import masked
+from .measures import Measures, Notes
 from .options import FilterOptions
 from .remembered import Remembered
 from .values import normalised, top_threshold
 
 DIGESTS = 10_000  # of a task's newest programs, that a duplicate is known by
+Member = tuple[Rollout, Measures]  # of a group
 
 
 @dataclass(frozen=True)
@@ -35,16 +37,17 @@ class Decision:
     trainer knows when it has them all.
     """
 
-    rollout: dict[str, Any]
+    rollout: Rollout
     reason: str | None
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: Notes = field(default_factory=lambda: Notes())
     arrived: int = 0
     members: int = 0
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> Rollout:
         """The rollout with the decision in its `filter`."""
         decided = {"kept": self.reason is None, "reason": self.reason, "arrived": self.arrived, "members": self.members}
-        return {**self.rollout, "filter": {**(self.rollout.get("filter") or {}), **decided, **self.notes}}
+        decision = {**(self.rollout.get("filter") or {}), **decided, **self.notes}
+        return cast(Rollout, {**self.rollout, "filter": decision})
 
 
 @dataclass
@@ -54,21 +57,21 @@ class Selection:
     options: FilterOptions
     remembered: Remembered = field(default_factory=Remembered)
     decided_early: int = 0  # groups, for there were too many open ones
-    _groups: dict[str, list[tuple[dict[str, Any], Mapping[str, Any]]]] = field(default_factory=dict)
-    _complete: list[list[tuple[dict[str, Any], Mapping[str, Any]]]] = field(default_factory=list)
+    _groups: dict[str, list[Member]] = field(default_factory=dict)
+    _complete: list[list[Member]] = field(default_factory=list)
     _rewards: dict[str, list[float]] = field(default_factory=dict)
     _thresholds: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, dict[str, None]] = field(default_factory=dict)
 
-    def add(self, rollout: dict[str, Any], measured: Mapping[str, Any] | None = None) -> Iterator[Decision]:
+    def add(self, rollout: Rollout, measured: Measures | None = None) -> Iterator[Decision]:
         """Take one rollout in; when its group is complete, decide on all of the group.
 
         measured: `gain`, the human rank less the reference's, and `validation_rank`, that of the shown score;
         without them the filters that ask for them pass the rollout.
         """
         holds = self.options.top is not None and self.options.calibrate == "input"
-        if holds and _counts(rollout):
-            self._rewards.setdefault(rollout["task"]["id"], []).append(rollout["reward"])
+        if holds and (reward := _counting(rollout)) is not None:
+            self._rewards.setdefault(rollout["task"]["id"], []).append(reward)
         key = rollout["group"]
         members = self._groups.setdefault(key, [])
         members.append((rollout, measured or {}))
@@ -94,7 +97,7 @@ class Selection:
         while self._groups:
             yield from self._decide(self._groups.pop(next(iter(self._groups))))
 
-    def _decide(self, group: list[tuple[dict[str, Any], Mapping[str, Any]]]) -> Iterator[Decision]:
+    def _decide(self, group: list[Member]) -> Iterator[Decision]:
         ordered = sorted(group, key=lambda member: member[0]["sample"])
         members = [self._alone(rollout, measured) for rollout, measured in ordered]
         kept = [member for member in members if member.reason is None]
@@ -107,18 +110,19 @@ class Selection:
         for member in members:
             yield replace(member, reason=member.reason or why, arrived=len(group), members=left)
 
-    def _alone(self, rollout: dict[str, Any], measured: Mapping[str, Any]) -> Decision:
+    def _alone(self, rollout: Rollout, measured: Measures) -> Decision:
         """The decision on a rollout whatever its group is."""
-        earlier = rollout.get("filter") or {}
-        if earlier.get("kept") is False:  # marked by a run before this one
+        earlier = rollout.get("filter")
+        if earlier and earlier["kept"] is False:  # marked by a run before this one
             return Decision(rollout, earlier["reason"])
-        notes = dict(measured)
+        notes = cast(Notes, dict(measured))
         if self.options.mask_invalid:
-            notes["masked"] = sorted({*masked(cast(Rollout, rollout)), *earlier.get("masked", ())})
-        of_value = self._of_value(rollout, notes) if _counts(rollout) else None
+            notes["masked"] = sorted({*masked(rollout), *(earlier.get("masked", ()) if earlier else ())})
+        reward = _counting(rollout)
+        of_value = self._of_value(rollout, reward, notes) if reward is not None else None
         return Decision(rollout, self._plain(rollout, notes) or of_value, notes)
 
-    def _plain(self, rollout: Mapping[str, Any], notes: Mapping[str, Any]) -> str | None:
+    def _plain(self, rollout: Rollout, notes: Notes) -> str | None:
         """Why the rollout is dropped whatever its task's other rewards are, or None."""
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
@@ -129,6 +133,7 @@ class Selection:
             return "masked: none of the policy's messages may carry loss"
         if options.min_score is not None and grade["valid"]:
             score = grade["score"]
+            assert score is not None
             if score > options.min_score if grade["lower_is_better"] else score < options.min_score:
                 return f"score: {score:g} is worse than {options.min_score:g}"
         if not options.keep_duplicates and rollout["code"] is not None:
@@ -141,9 +146,9 @@ class Selection:
                 del seen[next(iter(seen))]
         return None
 
-    def _of_value(self, rollout: Mapping[str, Any], notes: dict[str, Any]) -> str | None:
+    def _of_value(self, rollout: Rollout, reward: float, notes: Notes) -> str | None:
         """Why a valid rollout is not worth learning from, or None. Remembers its reward, and adds to `notes`."""
-        options, reward, reasons = self.options, rollout["reward"], []
+        options, reasons = self.options, []
         if options.top is not None:
             notes["tau_abs"] = threshold = self._threshold(rollout["task"]["id"], reward, options.top)
             if reward < threshold:
@@ -154,7 +159,7 @@ class Selection:
         if options.tau_val is not None and rank is not None and rank < options.tau_val:
             reasons.append(f"validation: human rank {rank:g} is below {options.tau_val:g}")
         if options.window:
-            reason = self._against_the_window(rollout, options.window, notes)
+            reason = self._against_the_window(rollout, reward, options.window, notes)
             if reason is not None:
                 reasons.append(reason)
         return reasons[0] if reasons else None
@@ -165,8 +170,8 @@ class Selection:
         self.remembered.reward(task, reward)
         return top_threshold(self.remembered.rewards[task], share)
 
-    def _against_the_window(self, rollout: Mapping[str, Any], most: int, notes: dict[str, Any]) -> str | None:
-        options, reward = self.options, rollout["reward"]
+    def _against_the_window(self, rollout: Rollout, reward: float, most: int, notes: Notes) -> str | None:
+        options = self.options
         window = self.remembered.window(rollout["task"]["id"], rollout.get("trace", ""), most)
         before = list(window)
         window.append(reward)
@@ -182,11 +187,12 @@ class Selection:
         return None
 
 
-def _counts(rollout: Mapping[str, Any]) -> bool:
-    """Whether a rollout's reward is one of its task's rewards: it is valid, and was not dropped before."""
-    kept = (rollout.get("filter") or {}).get("kept")
-    return bool(rollout["grade"]["valid"]) and rollout["reward"] is not None and kept is not False
+def _counting(rollout: Rollout) -> float | None:
+    """The reward of a rollout if it is one of its task's rewards: the rollout is valid, and was not dropped before."""
+    decision = rollout.get("filter")
+    dropped = decision is not None and decision["kept"] is False
+    return rollout["reward"] if rollout["grade"]["valid"] and not dropped else None
 
 
-def _own(rollout: Mapping[str, Any]) -> set[int]:
-    return {at for at, message in enumerate(rollout["messages"]) if message.get("loss")}
+def _own(rollout: Rollout) -> set[int]:
+    return {index for index, message in enumerate(rollout["messages"]) if message.get("loss")}

@@ -19,12 +19,14 @@ def masked(rollout: Rollout) -> list[int]:
     in_bad_form = [turn for turn in turns if turn.get("problem") in FORM or only_lenient(rollout, turn)]
     bad = {turn["message"] for turn in (*in_bad_form, *filter(_invalid, turns))}
     if not grade["valid"] and grade["digest"] is not None:
-        bad |= {turn["message"] for turn in turns if (own_submission(turn) or {}).get("digest") == grade["digest"]}
+        handed_in = ((turn, submission) for turn in turns if (submission := own_submission(turn)))
+        bad |= {turn["message"] for turn, submission in handed_in if submission["digest"] == grade["digest"]}
     return [at for at in own if at in bad]
 
 
 def _invalid(turn: Turn) -> bool:
     """True if the turn's submission is invalid."""
     if own_submission(turn):
-        return not (turn.get("grade") or {"valid": True})["valid"]
+        grade = turn.get("grade")
+        return grade is not None and not grade["valid"]
     return turn["action"] in HANDS_IN and "execution" in turn

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from ..records.errors import OptionError
 from ..records.options import option
@@ -107,7 +106,7 @@ OF_VALUE = ("top", "tau_adv", "tau_val", "window")
 OF_WINDOW = ("window_min", "prune", "tau_rm", "binarise", "normalise")
 
 # MLE-RL, sections 4.1 and 5.1. It drops neither equal programs nor groups.
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, bool | float]] = {
     "mle-rl": {
         "mask_invalid": True,
         "top": 0.3,
@@ -124,7 +123,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def _flag(name: str, value: Any) -> str:
+def _flag(name: str, value: bool | float) -> str:
     """The option with this value, as it stands on a command line."""
     flag = name.replace("_", "-")
     return f"--{flag}" if value is True else f"--no-{flag}" if value is False else f"--{flag} {value:g}"

@@ -5,9 +5,12 @@ competition; another import of one's own table or folder. Not covered: data that
 are merely alike (mle-filter --tasks finds those).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..records.rollout import Rollout
+from ..records.task import Task
 
 Mark = tuple[str, str]  # what two tasks share, in words, and its value
 
@@ -29,28 +32,25 @@ class Overlap(NamedTuple):
 SAME = "the same id"
 
 
-def task_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def task_of(record: Task | Rollout) -> Task:
     """The task of a rollout, or the task that the record is."""
-    task: Mapping[str, Any] = record if record["kind"] == "task" else record["task"]
-    return task
+    return record if record["kind"] == "task" else record["task"]
 
 
-def marks(task: Mapping[str, Any]) -> Iterator[Mark]:
+def marks(task: Task) -> Iterator[Mark]:
     """What no other task shares with this one unless both have the same data."""
     yield SAME, task["id"]
-    data, provenance = task.get("data") or {}, task.get("provenance") or {}
-    for name, words in (("digest", "the same data"), ("private_digest", "the same answers")):
-        if data.get(name):
-            yield words, data[name]
-    source = str(provenance.get("source", ""))
+    data, provenance, submission = task["data"], task["provenance"], task["submission"]
+    for digest, words in ((data["digest"], "the same data"), (data["private_digest"], "the same answers")):
+        if digest:
+            yield words, digest
+    source = provenance["source"]
     if provenance.get("competition"):
-        yield "the same competition", str(provenance["competition"])
+        yield "the same competition", provenance["competition"]
     elif provenance.get("answers_public"):
         yield "the same table", source
     elif ":" in source:  # of one's own; the name alone may be that of another table
-        submission = task.get("submission") or {}
-        columns = [*submission.get("id", ()), *submission.get("target", ())]
-        yield "the same source", ", ".join([source, *columns])
+        yield "the same source", ", ".join([source, *submission["id"], *submission["target"]])
 
 
 @dataclass
@@ -59,11 +59,11 @@ class KnownTasks:
 
     _by_mark: dict[Mark, tuple[str, str]] = field(default_factory=dict)
 
-    def add(self, task: Mapping[str, Any], file: str) -> None:
+    def add(self, task: Task, file: str) -> None:
         for mark in marks(task):
             self._by_mark.setdefault(mark, (task["id"], file))
 
-    def overlap(self, task: Mapping[str, Any]) -> Overlap | None:
+    def overlap(self, task: Task) -> Overlap | None:
         """The known task that this one is, or shares its data with."""
         for mark in marks(task):
             if mark in self._by_mark:

@@ -6,9 +6,16 @@ It grows by a task's entry for each new task: at most REWARDS numbers, and a win
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 REWARDS = 1000  # of a task, that the top share's threshold is taken over
+
+
+class TaskRewards(TypedDict):
+    """The rewards of a task as they are stored."""
+
+    rewards: list[float]
+    windows: dict[str, list[float]]
 
 
 @dataclass
@@ -19,7 +26,7 @@ class Remembered:
     windows: dict[str, dict[str, deque[float]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tasks: Mapping[str, Any]) -> "Remembered":
+    def of(cls, tasks: Mapping[str, TaskRewards]) -> "Remembered":
         """Restore the output of `as_json`. TypeError, KeyError or ValueError for anything else."""
         memory = cls()
         for task, state in tasks.items():
@@ -29,7 +36,7 @@ class Remembered:
                 memory.windows[task] = {kind: deque(map(_number, each)) for kind, each in state["windows"].items()}
         return memory
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, TaskRewards]:
         """JSON of it, by task."""
         return {
             task: {
@@ -57,7 +64,7 @@ class Remembered:
         return windows[kind]
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{value!r} is no number")
     return value

@@ -7,14 +7,21 @@ resumed run begins there again. A stream's are in it as they go by. One run at a
 import fcntl
 import os
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypedDict
 
 from ..records.errors import ToolError
 from ..records.jsonl import dumps, loads
-from .remembered import Remembered
+from .remembered import Remembered, TaskRewards
 
 KIND = "mle-filter state"
 REWARDS_PER_RECORD = 1000  # rewards held, for each record between two writes of a stream's state
+
+
+class Begun(TypedDict):
+    """What a run with an output began from."""
+
+    output: str
+    tasks: dict[str, TaskRewards]
 
 
 class StateFile:
@@ -38,7 +45,7 @@ class StateFile:
                 f"{self.path}: no longer knows what the run of {self._output} began from: another run has used it "
                 "since; choose another -o"
             )
-        self._begun = {"output": self._output, "tasks": tasks} if self._output else None
+        self._begun: Begun | None = {"output": self._output, "tasks": tasks} if self._output else None
         self.remembered = Remembered.of(tasks)
         self._since = 0
         self._write(stored)
@@ -71,7 +78,7 @@ class StateFile:
             raise ToolError(f"{beside}: {error.strerror}") from None
         return file
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _read(self) -> tuple[dict[str, TaskRewards], Begun | None]:
         """The rewards by task, and what the last run with an output began from."""
         try:
             text = self.path.read_bytes()
@@ -93,7 +100,7 @@ class StateFile:
                 "or choose another --state"
             ) from None
 
-    def _write(self, tasks: dict[str, Any]) -> None:
+    def _write(self, tasks: dict[str, TaskRewards]) -> None:
         state = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
         new = self.path.with_name(self.path.name + ".new")
         try:

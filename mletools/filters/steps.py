@@ -9,19 +9,20 @@ Covered: scaffolds in turns; a rollout of one answer is one step as it is. Not c
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar, cast
 
 from ..records.errors import RecordError
 from ..records.ids import content_id
+from ..records.rollout import Execution, HumanRank, Reference, Rollout, SubmissionFile, Turn, Usage
+from ..records.task import Task
 
-Turn = Mapping[str, Any]
 HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to leave a submission
 # (turns up to the one that hands in, that turn or None, what a session ran in) -> the program and its execution
-HandIn = Callable[[Sequence[Turn], Turn | None, Mapping[str, Any]], tuple[str | None, dict[str, Any]]]
-# (task, test score) -> {"human_rank", "human_rank_rule"}, both None for a task without a leaderboard
-Standing = Callable[[Mapping[str, Any], float], dict[str, Any]]
+HandIn = Callable[[Sequence[Turn], Turn | None, Mapping[str, object]], tuple[str | None, Execution]]
+Standing = Callable[[Task, float], HumanRank]  # of a test score
 # What was said of the whole rollout, and is not true of a step.
 OF_THE_WHOLE = ("usage_by_role", "instrument", "grade", "reward", "filter", "idea_types")
+Number = TypeVar("Number", int, float)
 BOX = ("backend", "start", "gpu", "protections", "limits")
 
 
@@ -29,18 +30,22 @@ BOX = ("backend", "start", "gpu", "protections", "limits")
 class Cut:
     """The steps of a rollout; `reason` says why there are none; `turns_left` are the turns after the last step."""
 
-    steps: list[dict[str, Any]]
+    steps: list[Rollout]
     reason: str | None
     turns_left: int
 
 
-def own_submission(turn: Turn) -> dict[str, Any] | None:
+def own_submission(turn: Turn) -> SubmissionFile | None:
     """The submission file that this turn left; None if it left none or repeats an earlier one."""
-    submission: dict[str, Any] | None = turn.get("submission") or (turn.get("execution") or {}).get("submission")
-    return submission
+    return turn.get("submission") or (turn["execution"]["submission"] if turn.get("execution") else None)
 
 
-def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing, failed: bool = False) -> Cut:
+def _is_valid(turn: Turn) -> bool:
+    grade = turn.get("grade")
+    return grade is not None and grade["valid"]
+
+
+def cut(rollout: Rollout, hand_in: HandIn, standing: Standing, failed: bool = False) -> Cut:
     """The steps of a rollout, in order; `failed`: with failed steps. RecordError for one that is a step already."""
     if "cut" in rollout:
         raise RecordError(f"is a step already, of {rollout['cut']['rollout']}: give --cut-steps what mle-rollout wrote")
@@ -51,7 +56,7 @@ def cut(rollout: dict[str, Any], hand_in: HandIn, standing: Standing, failed: bo
         return Cut([], "no step: a search, whose steps are what mle-rollout --write-steps wrote", len(turns))
     if len(turns) == 1 and "message" not in turns[0]:
         return Cut([_alone(rollout, standing)], None, 0)
-    valid = [at for at, turn in enumerate(turns) if own_submission(turn) and (turn.get("grade") or {}).get("valid")]
+    valid = [at for at, turn in enumerate(turns) if own_submission(turn) and _is_valid(turn)]
     ends = valid if not failed else [at for at, turn in enumerate(turns) if _hands_in(turn)]
     if failed and turns and len(turns) - 1 not in ends:
         ends.append(len(turns) - 1)
@@ -76,29 +81,34 @@ def _hands_in(turn: Turn) -> bool:
     return judged or (turn["action"] in HANDS_IN and "execution" in turn)
 
 
-def _reference(rollout: Mapping[str, Any], before: Turn | None, standing: Standing) -> dict[str, Any] | None:
+def _reference(rollout: Rollout, before: Turn | None, standing: Standing) -> Reference | None:
     """The reference of a step's gain: the start of its trace, else the previous submission (figure 3b)."""
     score = (rollout.get("state") or {}).get("score")
     if score is not None:
         return {"of": "state", "score": score, **standing(rollout["task"], score)}
     if before is None:
         return None
-    score = before["grade"]["score"]
+    grade = before.get("grade")
+    score = grade and grade.get("score")
+    assert score is not None  # it is valid
     return {"of": "previous", "score": score, **standing(rollout["task"], score)}
 
 
-def reference_of(rollout: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The reference of a graded rollout's gain: a step's own reference or a rollout's start state, else None."""
+def reference_of(rollout: Rollout) -> tuple[float, HumanRank | None] | None:
+    """The score, and the rank if it is known, that a graded rollout's gain is measured from.
+
+    That of a step's own reference or of a rollout's start state; None: there is neither.
+    """
     if "cut" in rollout:
-        reference: dict[str, Any] | None = rollout["cut"]["reference"]
-        return reference
+        reference = rollout["cut"]["reference"]
+        return None if reference is None else (reference["score"], reference)
     score = (rollout.get("state") or {}).get("score")
-    return None if score is None else {"score": score}
+    return None if score is None else (score, None)
 
 
 def _named(
-    rollout: Mapping[str, Any], number: tuple[int | str, ...], turns: list[int], reference: Any
-) -> dict[str, Any]:
+    rollout: Rollout, number: tuple[int | str, ...], turns: list[int], reference: Reference | None
+) -> dict[str, object]:
     """The keys by which a step is a rollout of its own; `number` begins with its number, and tells it from others.
 
     Each step is a group of one: no two steps answer the same prompt, so nothing may compare their rewards as a group's.
@@ -109,19 +119,19 @@ def _named(
     return {"id": id, "group": id, "group_size": 1, "sample": 0, "cut": place}
 
 
-def _alone(rollout: dict[str, Any], standing: Standing) -> dict[str, Any]:
+def _alone(rollout: Rollout, standing: Standing) -> Rollout:
     kept = {name: value for name, value in rollout.items() if name not in ("grade", "reward", "filter", "idea_types")}
-    return {**kept, **_named(rollout, (1,), [0, 0], _reference(rollout, None, standing))}
+    return cast(Rollout, {**kept, **_named(rollout, (1,), [0, 0], _reference(rollout, None, standing))})
 
 
 def _step(
-    rollout: Mapping[str, Any],
+    rollout: Rollout,
     number: tuple[int | str, ...],
     first: int,
     last: int,
-    reference: dict[str, Any] | None,
+    reference: Reference | None,
     hand_in: HandIn,
-) -> dict[str, Any]:
+) -> Rollout:
     turns = rollout["turns"][: last + 1]
     own, end = turns[first:], turns[last]
     messages = []
@@ -131,7 +141,7 @@ def _step(
     box = {name: rollout["execution"].get(name) for name in BOX}
     handed = _hands_in(end)
     code, execution = hand_in(turns, end, box) if handed else hand_in(own, None, box)
-    step = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
+    step: dict[str, object] = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
     step |= _named(rollout, number, [first, last], reference)
     step |= {"messages": messages, "turns": turns, "usage": _usage(own)}
     step |= {
@@ -143,20 +153,26 @@ def _step(
     if "format_rate" in step and rollout["scaffold"] != "react":  # whether one of react's thinks, its turn does not say
         good = [turn for turn in own if turn["action"] != "none" and not only_lenient(rollout, turn)]
         step["format_rate"] = len(good) / len(own)
-    return step
+    return cast(Rollout, step)
 
 
-def only_lenient(rollout: Mapping[str, Any], turn: Turn) -> bool:
+def only_lenient(rollout: Rollout, turn: Turn) -> bool:
     """Whether a message was read leniently where only the exact form counts as well-formed (--format strict)."""
-    form, settings = turn.get("format") or {}, rollout.get("settings") or {}
-    return form.get("read") == "lenient" and settings.get("format") == "strict"
+    form, settings = turn.get("format"), rollout.get("settings") or {}
+    return form is not None and form["read"] == "lenient" and settings.get("format") == "strict"
 
 
-def _usage(turns: Sequence[Turn]) -> dict[str, Any]:
+def _usage(turns: Sequence[Turn]) -> Usage:
     """Total usage of the turns; a sum is None if one of its terms is unknown."""
-    usages = [turn.get("usage") or {} for turn in turns]
-    sums: dict[str, Any] = {}
-    for name in ("prompt_tokens", "completion_tokens", "usd"):
-        parts = [each.get(name) for each in usages]
-        sums[name] = None if None in parts else sum(part for part in parts if part is not None)
-    return {**sums, "seconds": round(sum(turn["duration_s"] for turn in turns), 4)}
+    usages = [turn.get("usage") for turn in turns]
+    return {
+        "prompt_tokens": _sum([usage["prompt_tokens"] if usage else None for usage in usages]),
+        "completion_tokens": _sum([usage["completion_tokens"] if usage else None for usage in usages]),
+        "usd": _sum([usage["usd"] if usage else None for usage in usages]),
+        "seconds": round(sum(turn["duration_s"] for turn in turns), 4),
+    }
+
+
+def _sum(parts: Sequence[Number | None]) -> Number | None:
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None

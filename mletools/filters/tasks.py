@@ -5,10 +5,20 @@ Not covered: the checks themselves, and what makes two tasks nearly equal; both 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
+
+from ..records.task import Task
 
 DUPLICATE = "duplicate"
 FAILED = "failed: "
+
+
+class TaskDecision(TypedDict):
+    """The `filter` of a task: the reasons joined by "; ", None when it is kept, and every check's outcome."""
+
+    kept: bool
+    reason: str | None
+    checks: dict[str, str]
 
 
 @dataclass
@@ -18,8 +28,8 @@ class TaskSelection:
     keep_duplicates: bool = False
     _seen: dict[str, str] = field(default_factory=dict)
 
-    def decide(self, task: Mapping[str, Any], checks: Mapping[str, str], keys: Sequence[str]) -> dict[str, Any]:
-        """The task's `filter`: whether it is kept, the reasons joined by "; " (None when kept), every check's outcome.
+    def decide(self, task: Task, checks: Mapping[str, str], keys: Sequence[str]) -> TaskDecision:
+        """The task's `filter`.
 
         `checks` says "passed", "skipped: why" or "failed: why"; two tasks that share one of their `keys` are nearly
         equal.
@@ -34,14 +44,14 @@ class TaskSelection:
             self.took(task, keys)
         return {"kept": not reasons, "reason": "; ".join(reasons) or None, "checks": dict(checks)}
 
-    def took(self, task: Mapping[str, Any], keys: Sequence[str]) -> None:
+    def took(self, task: Task, keys: Sequence[str]) -> None:
         """Remembers a task that was kept."""
         for key in keys:
             self._seen.setdefault(key, task["id"])
 
 
-def failed(decision: Mapping[str, Any]) -> list[str]:
+def failed(decision: TaskDecision) -> list[str]:
     """The names of the checks that a decision of `decide` counts against a task, DUPLICATE among them."""
     names = [name for name, result in decision["checks"].items() if result.startswith(FAILED)]
-    duplicate = not decision["kept"] and (not names or f"; {DUPLICATE}: " in decision["reason"])
+    duplicate = not decision["kept"] and (not names or f"; {DUPLICATE}: " in (decision["reason"] or ""))
     return [*names, *([DUPLICATE] if duplicate else [])]

@@ -8,6 +8,8 @@ from typing import Any
 
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
+from ..records.rollout import HumanRank, RankRule
+from ..records.task import Task
 from . import RunCode, check_task, grade, rewards, standing
 from .options import GradingOptions, read_weights
 from .private_data import check_data, inside, task_folder
@@ -183,11 +185,11 @@ class HumanRanks:
 
     data: Path
 
-    def __call__(self, task: Mapping[str, Any], score: float, rule: str = "dojo") -> dict[str, Any]:
+    def __call__(self, task: Task, score: float, rule: RankRule = "dojo") -> HumanRank:
         """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
         if "leaderboard" not in task and "public_leaderboard" not in task:
             return {"human_rank": None, "human_rank_rule": None}
         folder = task_folder(self.data, task)
         check_data(folder, task)
         verdict = standing(task, folder, score, None, rule)
-        return {"human_rank": verdict.human_rank, "human_rank_rule": verdict.human_rank_rule}
+        return {"human_rank": verdict.human_rank, "human_rank_rule": rule if verdict.human_rank_rule else None}

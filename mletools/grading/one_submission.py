@@ -7,6 +7,7 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id
 from ..records.options import option
+from ..records.task import Task
 from ..records.visible import visible_line
 from ..run import Run
 from .grader import Grader
@@ -55,9 +56,9 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     run.emit({**record, "task": task["id"], "submission": options.submission, **verdict})
 
 
-def _task(run: Run, path: str, begins: str) -> dict[str, Any]:
+def _task(run: Run, path: str, begins: str) -> Task:
     ids = []
-    chosen: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, Task] = {}
     for line in run.lines("task", files=(path,)):
         ids.append(line.record["id"])
         if line.record["id"].startswith(begins):

@@ -22,6 +22,8 @@ from itertools import count
 from typing import Any
 
 from .errors import RecordError
+from .jsonl import JsonObject
+from .output import AnyRecord
 
 SPECIAL, PAIR, OTHER = "special", "pair", "other"
 REASONING = ("reasoning_content", "reasoning", "thinking")  # the names that templates have for it
@@ -34,7 +36,7 @@ class Conversation:
     Read of a message: role, content, reasoning, tool_calls (arguments as JSON text or an object), tool_call_id, name.
     """
 
-    def __init__(self, tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, tokenizer: Any, messages: Sequence[AnyRecord]) -> None:
         self._tokenizer = tokenizer
         given = [_given(message) for message in messages]
         text = "\n".join(string for message in given for string in _strings(message))
@@ -158,9 +160,9 @@ class Conversation:
             raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
 
-def _given(message: Mapping[str, Any]) -> dict[str, Any]:
+def _given(message: AnyRecord) -> JsonObject:
     """A message with what templates read of one, its tool calls' arguments as objects where they are JSON."""
-    given = {
+    given: JsonObject = {
         name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id", "name") if name in message
     }
     if message.get("reasoning"):

@@ -2,20 +2,19 @@
 
 import hashlib
 import json
-from typing import Any
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """The canonical JSON text of a value: sorted keys, no spaces. ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def content_id(*parts: Any) -> str:
+def content_id(*parts: object) -> str:
     """16 hexadecimal digits derived from the JSON values `parts`."""
     return hashlib.sha256(canonical(parts).encode()).hexdigest()[:16]
 
 
-def derive_seed(seed: int, *parts: Any) -> int:
+def derive_seed(seed: int, *parts: object) -> int:
     """A seed in [0, 2**62) for the JSON values `parts`, e.g. derive_seed(run_seed, record_id).
 
     Seeds are hashed because neighbouring seeds repeat samples on servers that give sample i the seed `seed + i`.

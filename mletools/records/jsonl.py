@@ -15,12 +15,20 @@ import select
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 import jsonlines
 
 from .errors import ToolError
 from .streams import descriptor, name_of, readable
+
+JsonObject = dict[str, Any]  # that nobody has checked
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", covariant=True, default=JsonObject)
+else:
+    R = TypeVar("R", covariant=True)
 
 END = b" }"  # ends each record that a command of ours writes
 MOST_DIGITS = 300  # of an integer; a float cannot hold more than 308
@@ -76,13 +84,13 @@ def dumps(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of input: its record, or the problem with it."""
+class Line(Generic[R]):
+    """One line of input: its record, whose type is known once it is checked, or the problem with it."""
 
     source: str
     number: int
     text: str
-    record: dict[str, Any]
+    record: R
     problem: str | None = None
 
     @property
@@ -161,7 +169,7 @@ def _is_value(text: bytes) -> bool:
 def _records(lines: _Lines, source: str) -> Iterator[Line]:
     reader = jsonlines.Reader(lines, loads=loads)
     while True:
-        record: dict[str, Any] = {}
+        record: JsonObject = {}
         problem = None
         try:
             record = reader.read(type=dict, skip_empty=True)

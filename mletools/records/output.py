@@ -16,17 +16,18 @@ import select
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from .errors import ToolError
-from .jsonl import END, dumps, read_lines
+from .jsonl import END, JsonObject, dumps, read_lines
 
-Key = Callable[[dict[str, Any]], Any]
+AnyRecord = Mapping[str, object]  # of whatever kind
+Key = Callable[[Any], object]  # of a record
 
 
-def record_id(record: dict[str, Any]) -> Any:
+def record_id(record: AnyRecord) -> object:
     """The usual key of a record."""
     return record["id"]
 
@@ -103,8 +104,8 @@ class Output:
         name: str = "stdout",
     ):
         self.path: Path | None = None
-        self.finished = Counter[Any]()
-        self.earlier: dict[str, Any] | None = None
+        self.finished = Counter[object]()
+        self.earlier: JsonObject | None = None
         self._copy_first = False
         self._unended = False  # the last line of a stream
         self._lock = threading.RLock()
@@ -152,7 +153,7 @@ class Output:
             self.finished[key(line.record)] += 1
             self.earlier = line.record
 
-    def write(self, record: dict[str, Any], ended: bool = False) -> None:
+    def write(self, record: AnyRecord, ended: bool = False) -> None:
         """Append one record and flush it. BrokenPipeError when a pipe's reader is gone; ToolError on a full disk.
 
         ended: terminate a stream's line at once, because the stream has no end.
@@ -217,12 +218,12 @@ class Output:
 class Side:
     """A second output of a run, whose records are stamped. `emit` may be called from any thread."""
 
-    def __init__(self, output: Output, stamp: Callable[[dict[str, Any]], dict[str, Any]]):
+    def __init__(self, output: Output, stamp: Callable[[AnyRecord], AnyRecord]):
         self.output, self._stamp = output, stamp
         self._lock = threading.Lock()
         self.written = 0
 
-    def emit(self, record: dict[str, Any]) -> None:
+    def emit(self, record: AnyRecord) -> None:
         """Write a record, unless the resumed run has written it."""
         with self._lock:
             if not self.output.finished[record["id"]]:

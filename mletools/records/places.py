@@ -5,9 +5,12 @@ Records may come from a stranger. Every record is checked when it is read (schem
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from .errors import RecordError
+from .output import AnyRecord
+from .rollout import Rollout, Turn
+from .task import Task
 
 LONGEST_ID = 200  # bytes: a file system takes names of 255
 
@@ -28,10 +31,11 @@ def check_id(name: str, what: str) -> None:
         )
 
 
-def check_places(record: Mapping[str, Any]) -> None:
+def check_places(record: AnyRecord) -> None:
     """RecordError where a task or a rollout that follows its schema names a place outside --data."""
-    task, prefix = (record, "") if record.get("kind") == "task" else (record.get("task"), "task.")
-    if isinstance(task, Mapping):
+    own, prefix = (record, "") if record.get("kind") == "task" else (record.get("task"), "task.")
+    if isinstance(own, Mapping):
+        task = cast(Task, own)
         if "id" in task:
             check_id(task["id"], f"{prefix}id")
         for what, name in _paths(task):
@@ -39,11 +43,12 @@ def check_places(record: Mapping[str, Any]) -> None:
         for number, name in enumerate(task.get("data", {}).get("public", ())):
             if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
                 raise RecordError(f"{prefix}data.public.{number} is {name[:200]!r}, which is no path inside the folder")
-    for what, name in _submissions(record):
-        check_inside(name, what)
+    if record.get("kind") == "rollout":
+        for what, name in _submissions(cast(Rollout, record)):
+            check_inside(name, what)
 
 
-def _paths(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _paths(task: Task) -> Iterator[tuple[str, str]]:
     """(field, path) of the folder of a task and of its files that no agent sees."""
     if "dir" in task.get("data", {}):
         yield "data.dir", task["data"]["dir"]
@@ -57,18 +62,16 @@ def _paths(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"metric.files.{number}", name
 
 
-def _submissions(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _submissions(record: Rollout) -> Iterator[tuple[str, str]]:
     """(field, path) of the submissions that a rollout and its turns have."""
-    if record.get("kind") != "rollout":
-        return
-    for prefix, holder in (("", record), *((f"turns.{at}.", turn) for at, turn in enumerate(record["turns"]))):
-        execution = holder.get("execution") or {}
-        for what, kept in (
-            (f"{prefix}execution.submission.file", execution.get("submission")),
-            (f"{prefix}submission.file", holder.get("submission") if prefix else None),
-        ):
-            if kept:
-                yield what, kept["file"]
+    holders: list[tuple[str, Rollout | Turn]] = [("", record)]
+    holders += [(f"turns.{number}.", turn) for number, turn in enumerate(record["turns"])]
+    for prefix, holder in holders:
+        execution = holder.get("execution")
+        if execution and (kept := execution.get("submission")):
+            yield f"{prefix}execution.submission.file", kept["file"]
+        if prefix and (own := cast(Turn, holder).get("submission")):
+            yield f"{prefix}submission.file", own["file"]
 
 
 def private_files(task: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,12 @@
 """Records of kind reject: rejected lines and drafts, with the reasons."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from .common import Reject
 from .ids import content_id
 
 
-def reject_record(id_parts: Sequence[Any], source: str, line_number: int, reason: str, line: str) -> dict[str, Any]:
+def reject_record(id_parts: Sequence[object], source: str, line_number: int, reason: str, line: str) -> Reject:
     """A reject without lineage; its id is derived from `id_parts`."""
     return {
         "kind": "reject",

@@ -454,8 +454,8 @@ class RewardRule(TypedDict):
     """The score was scaled: (score - median) / (gold - median)."""
 
 
-class Grade(TypedDict):
-    """The verdict on a rollout's submission: validity, score, medal, leaderboard position, and the reward's rule."""
+class Standing(TypedDict):
+    """A submission's validity, score, medal and leaderboard position."""
 
     valid: bool
     reason: str | None
@@ -488,12 +488,20 @@ class Grade(TypedDict):
     """Invalid, because a metric that is code fails on this file and scores one that is known to be good: how it
     fails; never shown to an agent, as it may quote answers."""
 
+
+class Graded(Standing):
+    """The verdict on a submission, and the metric that it is by."""
+
     metric: str
     """Its name, or the file of one that is code."""
 
     lower_is_better: bool
     digest: str | None
     """Of the submission that was graded."""
+
+
+class Grade(Graded):
+    """The verdict on a rollout's submission: validity, score, medal, leaderboard position, and the reward's rule."""
 
     reward: RewardRule
     """How the reward was made."""
@@ -521,15 +529,24 @@ class IdeaType(TypedDict):
     """By a model: what asking it took."""
 
 
-class Reference(TypedDict):
-    """The earlier submission that a step's gain is measured against."""
+class HumanRank(TypedDict):
+    """The share of a leaderboard's teams that a score leaves behind; null without a leaderboard."""
+
+    human_rank: Share | None
+    human_rank_rule: RankRule | None
+
+
+class ReferenceScore(TypedDict):
+    """The score that a step's gain is measured against."""
 
     of: Literal["previous", "state"]
     """The valid submission before it, or what its trace began from."""
 
     score: float
-    human_rank: Share | None
-    human_rank_rule: RankRule | None
+
+
+class Reference(ReferenceScore, HumanRank):
+    """The earlier submission that a step's gain is measured against."""
 
 
 class StepOrigin(TypedDict):
@@ -679,8 +696,8 @@ class Rollout(RolloutHead, RolloutBody):
     """One agent's work on one task, with its execution, grade and reward."""
 
 
-class SubmissionVerdict(TypedDict):
-    """The verdict on one submission, without a rollout."""
+class VerdictHead(TypedDict):
+    """The submission that a verdict is on."""
 
     kind: Literal["verdict"]
     version: Literal[1]
@@ -694,40 +711,6 @@ class SubmissionVerdict(TypedDict):
     submission: str
     """The file's name as it was given."""
 
-    valid: bool
-    reason: str | None
-    """Why it is invalid, in words an agent can act on."""
 
-    score: float | None
-    medal: Medal | None
-    above_median: bool
-    """Strictly; false without thresholds."""
-
-    thresholds: NotRequired[dict[str, float] | None]
-    """Median, bronze, silver, gold: the task's own, or its leaderboard's."""
-
-    position: NotRequired[Positive | None]
-    """1 + the teams that are strictly better, on the private leaderboard where there are two."""
-
-    teams: NotRequired[Positive | None]
-    """null: the task has no leaderboard."""
-
-    public_position: NotRequired[Positive | None]
-    public_teams: NotRequired[Positive | None]
-    human_rank: NotRequired[Share | None]
-    human_rank_rule: NotRequired[RankRule | None]
-    """null: the task has no leaderboard."""
-
-    normalised_score: NotRequired[NonNegative | None]
-    """Max(0, 100 (score - worst) / (best - worst)) of the leaderboard."""
-
-    metric_error: NotRequired[str]
-    """Invalid, because a metric that is code fails on this file and scores one that is known to be good: how it
-    fails; never shown to an agent, as it may quote answers."""
-
-    metric: str
-    """Its name, or the file of one that is code."""
-
-    lower_is_better: bool
-    digest: str | None
-    """Of the submission that was graded."""
+class SubmissionVerdict(VerdictHead, Graded):
+    """The verdict on one submission, without a rollout."""

@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import UnionType
 from typing import (
     Annotated,
@@ -13,6 +13,7 @@ from typing import (
     NotRequired,
     TypedDict,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -23,10 +24,12 @@ import msgspec
 
 from .common import Reject
 from .errors import RecordError
+from .jsonl import JsonObject
+from .output import AnyRecord
 from .places import check_places
 from .report import Comparison, Summary
 from .rollout import Rollout, SubmissionVerdict
-from .task import Task
+from .task import MetricSpec, Task
 from .training import TrainStep
 
 KINDS: dict[str, Any] = {
@@ -67,7 +70,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at 
 _WRONG = re.compile(r"(?P<message>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
 
-def check(record: Mapping[str, Any], *kinds: str) -> None:
+def check(record: AnyRecord, *kinds: str) -> None:
     """RecordError unless `record` is a valid record of one of `kinds`, and all places that it names lie below --data."""
     kind = record.get("kind")
     if kind not in kinds:
@@ -87,11 +90,11 @@ def check(record: Mapping[str, Any], *kinds: str) -> None:
         ) from None
     if kind in ("task", "rollout"):
         path, task = ("", record) if kind == "task" else ("task.", record["task"])
-        _check_alternatives(task["metric"], f"{path}metric")
+        _check_alternatives(cast(Task, task)["metric"], f"{path}metric")
     check_places(dict(record))
 
 
-def check_fields(fields: dict[str, Any], kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
+def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
     """RecordError unless `fields`, written by hand, are fields of such a record; all may be absent.
 
     The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`. Places
@@ -123,7 +126,7 @@ def _incomplete(kind: str, parts: tuple[str, ...]) -> tuple[Any, dict[str, list[
     return TypedDict(f"Incomplete_{kind}", whole, total=False), known  # type: ignore[operator]
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, type]:
     """The types of a TypedDict's fields, with their constraints."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hint.__args__[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
@@ -166,13 +169,13 @@ def _alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _check_alternatives(metric: Mapping[str, Any], path: str) -> None:
+def _check_alternatives(metric: MetricSpec, path: str) -> None:
     _one_of(metric, METRICS, path)
     for index, condition in enumerate(metric.get("where", ())):
         _one_of(condition, CONDITIONS, f"{path}.where[{index}]")
 
 
-def _one_of(part: Mapping[str, Any], alternatives: Sequence[Sequence[str]], path: str) -> None:
+def _one_of(part: AnyRecord, alternatives: Sequence[Sequence[str]], path: str) -> None:
     if sum(all(name in part for name in names) for names in alternatives) != 1:
         wanted = ", or ".join(" and ".join(names) for names in alternatives)
         raise RecordError(f"{path}: has to have {wanted}")

@@ -10,11 +10,11 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import BinaryIO, TypeVar
 
 from .errors import ToolError
 from .ids import content_id
-from .jsonl import dumps, loads
+from .jsonl import JsonObject, dumps, loads
 
 DONE, CUT = "done", "cut"
 Answer = TypeVar("Answer")
@@ -29,9 +29,9 @@ class Tapes:
     def __init__(self, path: Path | None, resume: bool = False):
         self._path = path
         self._lock = threading.Lock()
-        self._kept: dict[str, list[dict[str, Any]]] = {}
+        self._kept: dict[str, list[JsonObject]] = {}
         self._done: set[str] = set()
-        self._file: Any = None
+        self._file: BinaryIO | None = None
         if path is None:
             return
         try:
@@ -57,7 +57,7 @@ class Tapes:
         """Drop the job's events: its records are written."""
         self.write({"job": job, "what": DONE})
 
-    def write(self, event: dict[str, Any]) -> None:
+    def write(self, event: JsonObject) -> None:
         """Append an event and wait until it is on disk, because it may have cost money."""
         if self._file is None:
             return
@@ -104,7 +104,7 @@ class Tapes:
 class Tape:
     """The events of one job, for one thread. `played` counts those replayed."""
 
-    def __init__(self, tapes: Tapes, job: str, kept: list[dict[str, Any]]):
+    def __init__(self, tapes: Tapes, job: str, kept: list[JsonObject]):
         self._tapes, self._job, self._kept = tapes, job, kept
         self.played = 0
 
@@ -116,7 +116,7 @@ class Tape:
         """Drop the events of this part; its result is stored elsewhere."""
         self._tapes.done(self._job)
 
-    def play(self, what: str, about: Any, make: Callable[[], Answer]) -> Answer:
+    def play(self, what: str, about: object, make: Callable[[], Answer]) -> Answer:
         """The next event's answer: replayed from the tape, or else `make()`, which is stored.
 
         `about` (JSON) has all that the answer depends on. A tape whose next event differs, because the tool has changed, is

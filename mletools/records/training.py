@@ -7,14 +7,18 @@ from .common import Count, Id, LineageEntry, NonNegative, Positive, Share
 AlgorithmName = Literal["sft", "grpo", "dapo", "dr-grpo", "reinforce", "rloo", "gspo"]
 
 
-class TrainStep(TypedDict):
-    """One optimiser step."""
+class StepHead(TypedDict):
+    """What every record of an optimiser step begins with."""
 
     kind: Literal["train_step"]
     version: Literal[1]
     id: Id
     lineage: list[LineageEntry]
     """One entry per command that worked on the record, oldest first."""
+
+
+class StepResult(TypedDict):
+    """What an optimiser step was made of, and what came of it."""
 
     algorithm: AlgorithmName
     step: Positive
@@ -123,3 +127,7 @@ class TrainStep(TypedDict):
     """--validate: mean reward of the command's rollouts."""
 
     checkpoint: NotRequired[str | None]
+
+
+class TrainStep(StepHead, StepResult):
+    """One optimiser step."""

@@ -6,9 +6,11 @@ scores that a program works out by itself; a score that a trace was told of the 
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from ..records.report import ValidationGap
+from ..records.rollout import Rollout
 from .statistics import mean, sem
 
 BOUNDS = (0, 1, 2, 4, 8, 16)  # the smallest number of scores in each class
@@ -24,27 +26,26 @@ class Gap(NamedTuple):
     better: bool
 
 
-def gap_of(rollout: Mapping[str, Any]) -> Gap | None:
+def gap_of(rollout: Rollout) -> Gap | None:
     """The Gap of a graded rollout; None: it has not both scores, or was shown the test's."""
-    grade, validation = rollout["grade"], (rollout.get("validation") or {}).get("score")
-    if not grade["valid"] or validation is None or rollout.get("reveal_test"):
+    grade, validation = rollout["grade"], rollout.get("validation")
+    score, validated = grade["score"], validation["score"] if validation else None
+    if not grade["valid"] or score is None or validated is None or rollout.get("reveal_test"):
         return None
     shown = sum("shown_score" in turn for turn in rollout["turns"])
-    sign, difference = -1 if grade["lower_is_better"] else 1, validation - grade["score"]
+    sign, difference = -1 if grade["lower_is_better"] else 1, validated - score
     thresholds = grade.get("thresholds") or {}
     way = sign * (thresholds.get("gold", 0.0) - thresholds.get("median", 0.0))
     gap = sign * difference / way if way > 0 else math.nan
     return Gap(shown, gap if math.isfinite(gap) else None, sign * difference > 0)
 
 
-def by_scores(gaps: Iterable[Gap]) -> list[dict[str, Any]]:
-    """For each class of BOUNDS with runs: `scores` in words, `rollouts`, gap_mean and gap_sem over those with a gap, and
-    `validation_better`, a share.
-    """
+def by_scores(gaps: Iterable[Gap]) -> list[ValidationGap]:
+    """A row for each class of BOUNDS with runs; gap_mean and gap_sem are over those with a gap."""
     classes: dict[int, list[Gap]] = {}
     for each in gaps:
         classes.setdefault(max(bound for bound in BOUNDS if bound <= each.scores), []).append(each)
-    rows = []
+    rows: list[ValidationGap] = []
     for bound, of in sorted(classes.items()):
         known = [each.gap for each in of if each.gap is not None]
         rows.append(

@@ -7,8 +7,8 @@ covered: intervals.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
+from ..records.rollout import IdeaType, Rollout
 from .table import Table, document, number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
@@ -22,7 +22,7 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str | None, bool | None]] = Counter()
 
-    def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, entries: Iterable[IdeaType]) -> None:
         """Count the entries of a record's `idea_types`."""
         self._counts.update((entry["type"], entry["effective"]) for entry in entries)
 
@@ -66,7 +66,7 @@ def _plain(rows: Sequence[Sequence[str]], room: int | None) -> str:
     return document([Table(rows[0], rows[1:], rows[0][:1], rule=False)], (), room=room)
 
 
-def ideator(rollout: Mapping[str, Any]) -> str:
+def ideator(rollout: Rollout) -> str:
     """The model that had the ideas of a rollout: the policy of scaffold idea, else the ideator that it asked."""
     if rollout["scaffold"] == "idea":
         return str(rollout["policy"]["model"])

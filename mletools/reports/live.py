@@ -8,17 +8,21 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..records import schema
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import loads
+from ..records.rollout import Rollout
 from ..records.streams import is_stream
-from ..records.visible import visible_line
+from ..records.training import TrainStep
 from .statistics import mean
 from .table import number
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 WINDOW = 300.0  # seconds, for rates
 RECENT = 100  # rollouts, for recent shares and means
@@ -37,7 +41,7 @@ class Tail:
         self._at, self._file = 0, (0, 0)
         self._torn = b""
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read(self) -> Iterator[Rollout | TrainStep]:
         partial = self.path.with_name(self.path.name + ".partial")
         for path in (partial, self.path):
             try:
@@ -72,26 +76,26 @@ class Live:
         self.counts: Counter[str] = Counter()  # rollouts, valid, medals, trained
         self.statuses: Counter[str] = Counter()
         self.rewards: deque[float] = deque(maxlen=CURVE)
-        self.step: Mapping[str, Any] = {}
-        self._recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT)
+        self.step: TrainStep | None = None
+        self._recent: deque[Rollout] = deque(maxlen=RECENT)
         self._arrivals: deque[tuple[float, float]] = deque()  # clock, seconds in the sandbox
-        self._steps: deque[tuple[float, Mapping[str, Any]]] = deque()
+        self._steps: deque[tuple[float, TrainStep]] = deque()
 
-    def add(self, record: Mapping[str, Any], now: float | None) -> None:
-        if record.get("kind") == "train_step":
+    def add(self, record: Rollout | TrainStep, now: float | None) -> None:
+        if record["kind"] == "train_step":
             self.counts["trained"] += 1
             self.step = record
-            if record.get("reward_mean") is not None:
-                self.rewards.append(record["reward_mean"])
+            if (reward := record["reward_mean"]) is not None:
+                self.rewards.append(reward)
             if now is not None:
                 self._steps.append((now, record))
-        elif record.get("kind") == "rollout" and isinstance(record.get("grade"), dict):
-            execution = record.get("execution") or {}
+        elif "grade" in record:
+            execution = record.get("execution")
             self.counts.update(("rollouts", *_verdicts(record)))
-            self.statuses[visible_line(execution.get("status") or "not run")] += 1
+            self.statuses[execution["status"] if execution else "not run"] += 1
             self._recent.append(record)
             if now is not None:
-                self._arrivals.append((now, execution.get("duration_s") or 0.0))
+                self._arrivals.append((now, execution["duration_s"] if execution else 0.0))
 
     def rows(self, now: float) -> list[Row]:
         """The dashboard's rows; recent: the last WINDOW seconds or RECENT rollouts."""
@@ -101,7 +105,7 @@ class Live:
             while queue and queue[0][0] < since:
                 queue.popleft()
         recent = Counter(verdict for record in self._recent for verdict in _verdicts(record))
-        rewards = [record["reward"] for record in self._recent if record.get("reward") is not None]
+        rewards = [reward for record in self._recent if (reward := record.get("reward")) is not None]
         shares = [
             (name, _share(recent[name], len(self._recent)), _share(self.counts[name], self.counts["rollouts"]))
             for name in ("valid", "medals")
@@ -113,15 +117,15 @@ class Live:
             ("busy sandboxes", f"{sum(duration for _, duration in self._arrivals) / seconds:.1f}", ""),
             ("programs", "", ", ".join(f"{count:,} {name}" for name, count in self.statuses.most_common(6)) or "-"),
         ]
-        return [*rows, *self._training(seconds)] if self.step else rows
+        return [*rows, *self._training(self.step, seconds)] if self.step else rows
 
-    def _training(self, seconds: float) -> Iterator[Row]:
-        step, steps = self.step, [record for _, record in self._steps]
+    def _training(self, step: TrainStep, seconds: float) -> Iterator[Row]:
+        steps = [record for _, record in self._steps]
         total = f"{self.counts['trained']:,}, policy {step['policy_version']}"
         yield "updates", f"{60 * len(steps) / seconds:.1f} per minute", total
         yield "reward of the step", number(step.get("reward_mean")), sparks(self.rewards)
         yield "staleness", number(step.get("staleness")), f"at most {step.get('staleness_max', '-')}"
-        works, waits = (sum(record.get(name) or 0.0 for record in steps) for name in ("duration_s", "waited_s"))
+        works, waits = sum(step["duration_s"] for step in steps), sum(step.get("waited_s", 0.0) for step in steps)
         if works + waits > 0:
             yield "trainer busy", _share(works, works + waits), ""
         known = [value for record in steps if (value := record.get("sampler_waited_s")) is not None]
@@ -130,7 +134,7 @@ class Live:
             yield "sampler idle", _share(min(known[-1] - known[0], elapsed), elapsed), ""
 
 
-def _verdicts(rollout: Mapping[str, Any]) -> Iterator[str]:
+def _verdicts(rollout: Rollout) -> Iterator[str]:
     """`valid`, `medals`, where they hold."""
     if rollout["grade"].get("valid"):
         yield "valid"
@@ -193,7 +197,7 @@ def follow(files: Sequence[str], steps: Sequence[str], interval: float, say: Cal
             add_new(tails, live, False)
 
 
-def _table(rows: Sequence[Row], unreadable: int, files: Sequence[str]) -> Any:
+def _table(rows: Sequence[Row], unreadable: int, files: Sequence[str]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 

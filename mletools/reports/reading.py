@@ -1,25 +1,30 @@
 """Read a report's input: sets of graded rollouts, reasons for dropped tasks, and names of files."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
+from typing import cast
 
+from ..records.common import Reject
 from ..records.errors import RecordError
 from ..records.jsonl import Line
+from ..records.rollout import FilterDecision, Rollout
+from ..records.task import Task
 from ..records.visible import visible_line
 from .runs import GradedRun, RunSet, graded_run
 from .traces import shown_score
 from .usage import added, added_by_role
 
+ShownTrace = tuple[float | None, GradedRun]  # the score that a trace showed, and the trace
+
 
 def read_set(
     label: str,
-    lines: Iterable[Line],
-    reject: Callable[[Line, str], None],
-    keep: Callable[[dict[str, Any], GradedRun, str], None],
+    lines: Iterable[Line[Rollout]],
+    reject: Callable[[Line[Rollout], str], None],
+    keep: Callable[[Rollout, GradedRun, str], None],
     best_trace: bool = False,
 ) -> RunSet:
     """The graded rollouts of one file; `keep` gets each record and run with the set's label.
@@ -29,7 +34,7 @@ def read_set(
     the first valid trace.
     """
     run_set = RunSet(label)
-    best: dict[tuple[str, int], tuple[float | None, GradedRun]] = {}  # by run, in order of the runs' start
+    best: dict[tuple[str, int], ShownTrace] = {}  # by run, in order of the runs' start
     line_numbers: dict[str, int] = {}  # by rollout id
     for line in lines:
         if (id := line.record["id"]) in line_numbers:
@@ -52,7 +57,7 @@ def read_set(
     return run_set
 
 
-def _better_trace(old: tuple[float | None, GradedRun], new: tuple[float | None, GradedRun]) -> tuple[Any, GradedRun]:
+def _better_trace(old: ShownTrace, new: ShownTrace) -> ShownTrace:
     """The better of two traces with the scores that they showed, with the cost of both."""
     (known, best), (score, run) = old, new
     better = known is None and (score is not None or (run.valid and not best.valid))
@@ -68,12 +73,12 @@ def file_date(path: str) -> str | None:
     return datetime.fromtimestamp(os.path.getmtime(path), UTC).date().isoformat()
 
 
-def drop_reason(record: Mapping[str, Any]) -> str | None:
+def drop_reason(record: Task | Reject) -> str | None:
     """The reason why a task was dropped or a line rejected; None if the task was kept."""
     if record["kind"] == "reject":
         return visible_line(record["reason"])
-    decision = record.get("filter") or {"kept": True}
-    return None if decision["kept"] else visible_line(decision.get("reason") or "dropped")
+    decision = cast(FilterDecision | None, record.get("filter"))
+    return None if not decision or decision["kept"] else visible_line(decision.get("reason") or "dropped")
 
 
 def labels(files: Sequence[str]) -> list[str]:

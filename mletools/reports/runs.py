@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..records.errors import RecordError, ToolError
+from ..records.rollout import RewardRule, Rollout, Usage
 from ..records.visible import visible_line
 from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name
 from .traces import Trace, traced
 from .turns import Verdict, by_turn, turns
-from .usage import Used, by_role
+from .usage import by_role
 
 MIXED = "mixed"
 KEPT = "kept"
@@ -68,7 +69,7 @@ class GradedRun:
     human_rank_rule: str | None
     normalised: float | None
     ranked: bool  # the task has a leaderboard
-    usage: Used  # of its own models, and the seconds of its programs
+    usage: Usage  # of its own models, and the seconds of its programs
     revealed: bool
     length: int  # in turns
     search: Search | None  # if it is a search
@@ -77,7 +78,7 @@ class GradedRun:
     gap: Gap | None  # if it has a validation and a test score
     readings: Readings
     models: Mapping[str, str]  # by role
-    usage_by_role: Mapping[str, Used]
+    usage_by_role: Mapping[str, Usage]
 
     @property
     def ways(self) -> list[str]:
@@ -126,36 +127,46 @@ class RunSet:
         return [run for runs in self.tasks.values() for run in runs]
 
 
-def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
+def graded_run(rollout: Rollout) -> GradedRun:
     """The GradedRun of a rollout; fields that older graders did not write are None. RecordError: it is not graded."""
     for name in ("grade", "reward"):
         if name not in rollout:
             raise RecordError(f'no "{name}": was this written by mle-grade?')
-    task, policy, grade, usage = (rollout[name] for name in ("task", "policy", "grade", "usage"))
-    execution, decision = rollout.get("execution") or {}, rollout.get("filter")
-    mutations, split = (task.get("provenance", {}).get(name) for name in ("mutations", "split"))
+    task, policy, grade, usage = rollout["task"], rollout["policy"], rollout["grade"], rollout["usage"]
+    execution, decision = rollout.get("execution"), rollout.get("filter")
+    mutations, split = task["provenance"].get("mutations"), task["provenance"].get("split")
+    execution_s = execution.get("duration_s") if execution else None
     seed = next((entry["seed"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-rollout"), None)
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
     rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
     own = (rollout.get("settings") or {}).get("own") or {}
     of = turns(rollout)
-    is_version = isinstance(policy["version"], int) and not isinstance(policy["version"], bool)
+    version = policy["version"]
     return GradedRun(
-        **{name: rollout[name] for name in ("id", "group", "group_size", "scaffold", "stop_reason", "reward")},
-        **{name: grade[name] for name in ("valid", "above_median", "medal", "lower_is_better")},
-        **{name: grade.get(name) for name in ("human_rank", "human_rank_rule")},
+        id=rollout["id"],
+        group=rollout["group"],
+        group_size=rollout["group_size"],
+        scaffold=rollout["scaffold"],
+        stop_reason=rollout["stop_reason"],
+        reward=rollout["reward"],
+        valid=grade["valid"],
+        above_median=grade["above_median"],
+        medal=grade["medal"],
+        lower_is_better=grade["lower_is_better"],
+        human_rank=grade.get("human_rank"),
+        human_rank_rule=grade.get("human_rank_rule"),
         task=task["id"],
         name=visible_line(task_name(rollout)),
-        modality=visible_line(task.get("modality") or "unknown"),
-        problem=visible_line(task.get("problem") or "unknown").replace("_", " "),
-        split=visible_line(split) if isinstance(split, str) else None,
-        mutations=f"{len(mutations)} mutations" if isinstance(mutations, list) else None,
+        modality=visible_line(task["modality"] or "unknown"),
+        problem=visible_line(task["problem"] or "unknown").replace("_", " "),
+        split=visible_line(split) if split is not None else None,
+        mutations=f"{len(mutations)} mutations" if mutations is not None else None,
         repeat=(seed is not None, seed or 0, rollout["sample"]),
-        version=policy["version"] if is_version else None,
-        status=execution.get("status"),
-        execution_s=execution.get("duration_s"),
-        submitted=bool(execution.get("submission")),
+        version=version if isinstance(version, int) else None,
+        status=execution.get("status") if execution else None,
+        execution_s=execution_s,
+        submitted=bool(execution and execution.get("submission")),
         coded=rollout["code"] is not None,
         decision=None if decision is None else KEPT if decision["kept"] else decision.get("reason") or "dropped",
         metric=f"{grade['metric']}, {better} is better",
@@ -165,7 +176,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
         failure_reward=failure_reward(grade["reward"]),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
-        usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution.get("duration_s", 0.0))},
+        usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
         revealed=bool(rollout.get("reveal_test")),
         length=len(rollout["turns"]),
         search=searched(rollout, of),
@@ -178,7 +189,7 @@ def graded_run(rollout: Mapping[str, Any]) -> GradedRun:
     )
 
 
-def failure_reward(how: Mapping[str, Any]) -> float | None:
+def failure_reward(how: RewardRule) -> float | None:
     """The reward of a run without a submission by the rule in `how` (grade.reward); None if it gets no reward."""
     return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
 

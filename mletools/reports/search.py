@@ -5,14 +5,14 @@ selection). Seconds are those of the search's clock at the end of a node's round
 (summary), the validity of test scores (grading).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
+from ..records.rollout import Rollout, Usage
 from .turns import Turn, Verdict, lower_is_better
 from .usage import USED
 
-Record = Mapping[str, Any]
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))  # of a budget
 CLOSE = 1e-9  # shares closer than this are equal
 
@@ -39,12 +39,12 @@ class Search:
     fallbacks: int = 0  # answers of the model that could not be used
 
 
-def is_search(rollout: Record) -> bool:
+def is_search(rollout: Rollout) -> bool:
     """Whether the rollout is a search and every turn is a node."""
     return bool(rollout.get("search")) and all("node" in turn for turn in rollout["turns"])
 
 
-def searched(rollout: Record, of: Sequence[Turn]) -> Search | None:
+def searched(rollout: Rollout, of: Sequence[Turn]) -> Search | None:
     """The Search of a rollout with these turns; None if it is no search."""
     if not is_search(rollout):
         return None
@@ -64,32 +64,33 @@ def improve_rate(of: Sequence[Turn]) -> float | None:
     return sum(after) / len(after) if after else None
 
 
-def first_medal_s(rollout: Record) -> float | None:
+def first_medal_s(rollout: Rollout) -> float | None:
     """Seconds until the first node whose submission wins a medal on the test; None if there is none."""
-    won = (turn["node"]["elapsed_s"] for turn in rollout["turns"] if (turn.get("grade") or {}).get("medal"))
+    grades = ((turn, turn.get("grade")) for turn in rollout["turns"])
+    won = (turn["node"]["elapsed_s"] for turn, grade in grades if grade and grade.get("medal"))
     return next(map(float, won), None)
 
 
-def cost(rollout: Record) -> dict[str, dict[str, float | None]]:
+def cost(rollout: Rollout) -> dict[str, dict[str, float | None]]:
     """{phase: {seconds, prompt_tokens, completion_tokens, usd}} of the whole search; None: unknown."""
-    phases = rollout["search"].get("cost") or {}
-    return {phase: {name: used.get(name) for name in USED} for phase, used in phases.items()}
+    phases = cast(dict[str, Usage], rollout["search"]["cost"])
+    return {phase: {name: cast(float | None, used.get(name)) for name in USED} for phase, used in phases.items()}
 
 
-def shares_used(rollout: Record) -> list[float]:
+def shares_used(rollout: Rollout) -> list[float]:
     """For each node, the share of the budget used at the end of its round: the largest of time, nodes and USD.
 
     Quantities without a limit do not count, nor does USD if the cost of a turn is unknown. Without any limit, it is the
     share of the search's total time.
     """
-    nodes, budget = rollout["turns"], rollout["search"].get("budget") or {}
+    nodes, budget = rollout["turns"], rollout["search"]["budget"]
     rounds = [turn["node"].get("round", at) for at, turn in enumerate(nodes)]
     ends = {number: at + 1 for at, number in enumerate(rounds)}
     used: dict[str, list[float]] = {
         "seconds": [turn["node"]["elapsed_s"] for turn in nodes],
         "nodes": [float(ends[number]) for number in rounds],
     }
-    paid = [usd for turn in nodes if (usd := (turn.get("usage") or {}).get("usd")) is not None]
+    paid = [usd for turn in nodes if "usage" in turn and (usd := turn["usage"]["usd"]) is not None]
     if len(paid) == len(nodes):
         used["usd"] = [sum(paid[: ends[number]]) for number in rounds]
     bounds = {name: most for name, most in budget.items() if most and name in used}
@@ -98,14 +99,14 @@ def shares_used(rollout: Record) -> list[float]:
     return [max(used[name][at] / most for name, most in bounds.items()) for at in range(len(nodes))]
 
 
-def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standing]:
+def over_time(rollout: Rollout, shares: Sequence[float] = SHARES) -> list[Standing]:
     """The search's Standing at each share of its budget, from the nodes whose rounds were finished by then.
 
     handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, the node that
     the search chose. perfect: the valid node with the best test score (figure 3's bound).
     """
     nodes, when, lower = rollout["turns"], shares_used(rollout), lower_is_better(rollout)
-    grades = [turn.get("grade") or {} for turn in nodes]
+    grades = [turn.get("grade") for turn in nodes]
     chosen = next(
         (at for at, turn in enumerate(nodes) if turn["node"]["number"] == rollout["search"].get("chosen")), None
     )
@@ -114,7 +115,7 @@ def over_time(rollout: Record, shares: Sequence[float] = SHARES) -> list[Standin
         over = share >= 1 or all(time <= share + CLOSE for time in when)
         done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
         best = chosen if over else _best(((at, nodes[at]["node"]["score"]) for at in done), lower)
-        valid = ((at, grades[at].get("score") if grades[at].get("valid") else None) for at in done)
+        valid = ((at, grade.get("score")) for at in done if (grade := grades[at]) and grade["valid"])
         places = (best, _best(valid, lower))
         standings.append(Standing(share, *(None if at is None else Verdict.of(grades[at]) for at in places)))
     return standings

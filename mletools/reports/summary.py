@@ -24,6 +24,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..records.ids import content_id
+from ..records.rollout import Usage
 from .feedback import by_scores
 from .runs import (
     COMPLEXITIES,
@@ -46,7 +47,7 @@ from .search import SHARES, Search, Standing
 from .statistics import avg_at_k, best_at_k, effective_runs, mean, raw_best_at_k, sem, t_interval, wilson_interval
 from .traces import KINDS, Life, Trace, best_rank, life
 from .turns import Verdict
-from .usage import USED, Used
+from .usage import USED
 
 ALL = "all"
 RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # field: the name itself; for others name_mean
@@ -156,7 +157,7 @@ def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
     }
 
 
-def _used(usages: Sequence[Used]) -> Row:
+def _used(usages: Sequence[Usage]) -> Row:
     """The sums over the usages with known values, and the number of these."""
     counted = [used for used in usages if None not in (used["prompt_tokens"], used["completion_tokens"])]
     paid = [used["usd"] for used in usages if used["usd"] is not None]

@@ -6,12 +6,14 @@ the run showed its agent: of the validation, or of the test with --reveal-test. 
 trace (the scaffold's choice), the submitted trace of a run (reading), means over tasks (summary).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from ..records.errors import RecordError
 from ..records.human_rank import human_rank
+from ..records.rollout import Grade, Rollout, TurnGrade
+from ..records.rollout import Turn as TurnRecord
 from .search import CLOSE
 from .turns import Turn
 
@@ -37,18 +39,19 @@ class Trace(NamedTuple):
     submissions: tuple[Submission, ...]
 
 
-def shown_score(rollout: Mapping[str, Any], part: Mapping[str, Any]) -> float | None:
+def shown_score(rollout: Rollout, part: Rollout | TurnRecord) -> float | None:
     """The score by which a run ranks its own work: of the validation, or of the test with --reveal-test.
 
     `part` is the rollout or one of its turns. Higher is better, whatever the metric; None: no score was shown.
     """
-    score = (part.get("grade" if rollout.get("reveal_test") else "validation") or {}).get("score")
+    verdict = part.get("grade") if rollout.get("reveal_test") else part.get("validation")
+    score = verdict.get("score") if verdict else None
     if score is None:
         return None
     return -float(score) if rollout["grade"]["lower_is_better"] else float(score)
 
 
-def traced(rollout: Mapping[str, Any], of: Sequence[Turn]) -> Trace | None:
+def traced(rollout: Rollout, of: Sequence[Turn]) -> Trace | None:
     """The Trace of a rollout of scaffold memory; None for other rollouts, and for tasks without a leaderboard.
 
     RecordError: the human ranks of its turns cannot be converted to the rule of its grade.
@@ -56,22 +59,25 @@ def traced(rollout: Mapping[str, Any], of: Sequence[Turn]) -> Trace | None:
     if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
         return None
     submissions = tuple(
-        Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, turn.record))
+        Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, cast(TurnRecord, turn.record)))
         for turn in of
-        if (grade := turn.record.get("grade") or {}).get("valid") and grade.get("human_rank") is not None
+        if (grade := turn.record.get("grade")) and grade["valid"] and grade.get("human_rank") is not None
     )
     return Trace(rollout["trace"], of[-1].seconds if of else 0.0, submissions)
 
 
-def _rank(turn: Mapping[str, Any], whole: Mapping[str, Any]) -> float:
+def _rank(turn: TurnGrade, whole: Grade) -> float:
     """The human rank of a turn's submission by the rule of the rollout's grade; during a run the rule is dojo."""
     rule, turn_rule = whole.get("human_rank_rule"), turn.get("human_rank_rule", "dojo")
+    rank = turn["human_rank"]
+    assert rank is not None
     if rule is None or rule == turn_rule:
-        return float(turn["human_rank"])
+        return float(rank)
     teams, two = whole["teams"], whole.get("public_teams") is not None
+    assert teams is not None
     position = turn.get("position")
     if position is None and not two and turn_rule == "dojo":
-        position = teams + 1 - round(turn["human_rank"] * teams)
+        position = teams + 1 - round(rank * teams)
     if position is None or (two and rule == "dojo"):  # dojo: the mean over both boards; mle-rl: on the private one
         raise RecordError(
             f"the human ranks of its turns are by {turn_rule}, that of its grade by {rule}: grade by {turn_rule}"

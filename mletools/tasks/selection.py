@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..filters.tasks import DUPLICATE, TaskSelection, failed
 from ..grading import check_task, score_bytes, standing
@@ -12,6 +11,7 @@ from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
 from ..records.output import Output
+from ..records.task import Task
 from ..run import Run
 from .code_metrics import CodeMetrics
 from .likeness import likeness
@@ -26,7 +26,7 @@ class Examiner:
     names: tuple[str, ...]
     code_metrics: CodeMetrics
 
-    def __call__(self, line: Line) -> dict[str, str]:
+    def __call__(self, line: Line[Task]) -> dict[str, str]:
         """The outcome of each check; see tasks.soundness.examine."""
         task = line.record
         folder = task_folder(self.data, task)
@@ -50,7 +50,7 @@ class Examiner:
 def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: Output | None) -> None:
     """Keep the tasks of the run's input that pass the checks; what is dropped goes to `side`."""
 
-    def unfinished() -> Iterable[Line]:
+    def unfinished() -> Iterable[Line[Task]]:
         for line in run.lines("task"):
             if run.finished(line.record["id"]):
                 selection.took(line.record, _keys(line.record))
@@ -78,6 +78,6 @@ def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: O
                 side.write(run.stamp(record))
 
 
-def _keys(task: dict[str, Any]) -> list[str]:
+def _keys(task: Task) -> list[str]:
     """What two nearly equal tasks share: DNA, rule and scenario where the task has these, or the data."""
     return list(dict.fromkeys([likeness(task), str(task["data"]["digest"])]))

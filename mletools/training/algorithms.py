@@ -3,6 +3,7 @@
 An option that a user gives wins over the preset, a preset over the algorithm, the algorithm over the defaults.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 # Losses of TRL that are sums over rows or tokens with a fixed divisor, so that rows may be split over micro-batches and
@@ -15,7 +16,9 @@ EPSILON = 0.2
 CLIPS = ("epsilon", "epsilon_high", "delta")  # of mismatch clip
 LEVELS = ("token", "sequence")
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
+Setting = str | float | bool | tuple[str, ...] | None
+
+ALGORITHMS: dict[str, dict[str, Setting]] = {
     # DeepSeekMath, eq. 3
     "grpo": {"baseline": "group", "scale_rewards": "group", "loss_type": "grpo"},
     # DAPO, eq. 8 and section 3.1: the higher bound is farther away, every token counts alike
@@ -37,7 +40,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     },
 }
 
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Setting]] = {
     # App. A.2 and B.2; the clip range and the rate are not given there
     "mle-ideator": {
         "algorithm": "grpo", "groups_per_step": 16, "lora_rank": 32, "epochs": 1, "beta": 0.0, "save_steps": 10,
@@ -62,7 +65,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def settle(overrides: dict[str, Any], preset: str | None) -> dict[str, Any]:
+def settle(overrides: Mapping[str, Setting], preset: str | None) -> dict[str, Any]:
     """The settings of GrpoOptions: `overrides` that are not None or (), then the preset's, then the algorithm's.
 
     The result has `algorithm`; a preset's `batch` gives way to a `groups_per_step` among the overrides, and the other
@@ -70,7 +73,7 @@ def settle(overrides: dict[str, Any], preset: str | None) -> dict[str, Any]:
     """
     overrides = {name: value for name, value in overrides.items() if value not in (None, ())}
     base = dict(PRESETS[preset]) if preset else {}
-    name = overrides.get("algorithm") or base.get("algorithm", "grpo")
+    name = str(overrides.get("algorithm") or base.get("algorithm", "grpo"))
     if name != base.get("algorithm", name):
         base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type")}
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):

@@ -14,13 +14,15 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import ToolError
+from ..records.jsonl import JsonObject
 
 STATE = "state.json"
+TRAINER_STATE = "trainer"  # a folder
+SHARDS = "shards"  # in it
 LATEST = "latest"
 BEST = "best"
 PARTIAL = ".partial"
@@ -35,7 +37,7 @@ def save(
     out: Path,
     step: int,
     write: Callable[[Path], None],
-    state: dict[str, Any],
+    state: Mapping[str, object],
     keep: int = 3,
     prefix: str = PREFIX,
     before_latest: Callable[[Path], None] = lambda folder: None,
@@ -98,10 +100,10 @@ def load_latest(out: Path) -> Path | None:
     return folder
 
 
-def read_state(folder: Path) -> dict[str, Any]:
+def read_state(folder: Path) -> JsonObject:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
     try:
-        state: dict[str, Any] = json.loads((folder / STATE).read_text())
+        state: JsonObject = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
         raise ToolError(f"{folder / STATE}: not readable: {error}") from error
     return state

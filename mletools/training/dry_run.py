@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
+from ..records.rollout import Rollout
 from . import memory, policy
 from .options import TrainingOptions
 from .samples import sample_of
@@ -16,8 +17,8 @@ UNKNOWN_CONTEXT = 4096
 def describe(
     model: str,
     options: TrainingOptions,
-    lines: Sequence[Line],
-    reject: Callable[[Line, str], None],
+    lines: Sequence[Line[Rollout]],
+    reject: Callable[[Line[Rollout], str], None],
     rows: int | None,
     groups: int = 0,
     reference: bool = False,
@@ -64,7 +65,7 @@ def _local(model: str) -> str:
     return str(Path(config).parent)
 
 
-def _lengths(model: str, lines: Sequence[Line], reject: Callable[[Line, str], None]) -> list[int]:
+def _lengths(model: str, lines: Sequence[Line[Rollout]], reject: Callable[[Line[Rollout], str], None]) -> list[int]:
     """Tokens of the sequences with loss."""
     tokenizer = None
     lengths = []

@@ -5,20 +5,23 @@ it comes (stream.py). Not covered: the loss itself (TRL's, reached through recor
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.rollout import Rollout
+from ..records.training import StepResult
 from . import policy
 from .advantages import mean, sample_std
 from .algorithms import EPSILON
+from .checkpoints import TRAINER_STATE
+from .group_buffer import FORGET, GroupBuffer, held_steps
 from .memory import free_on_gpu, row_bound, sharding, tokens_that_fit
 from .microbatches import SLACK, Layout
 from .options import GrpoOptions
 from .policy import preload
-from .pool import FORGET, GroupPool, held_steps
 from .publish import Publisher
 from .recorded_trainer import (
     Correction,
@@ -28,11 +31,11 @@ from .recorded_trainer import (
 )
 from .runs import TrainingRun
 from .samples import TEMPLATE, Sample, sample_of, shared_temperature
-from .session import TRAINER_STATE
-from .steps import Choice, OptimiserStep
+from .session import Facts, drive
+from .steps import OptimiserStep, StepRecipe
 from .stream import Arrivals, Spool
 
-__all__ = ["GrpoOptions", "GrpoRun", "choice_of"]
+__all__ = ["GrpoOptions", "GrpoRun", "recipe_of"]
 
 
 class GrpoRun(TrainingRun):
@@ -75,34 +78,34 @@ class GrpoRun(TrainingRun):
     def reward_mean(self) -> float | None:
         return mean(self.rewards) if self.rewards else None
 
-    def sample(self, record: dict[str, Any]) -> Sample:
+    def sample(self, record: Rollout) -> Sample:
         """The training sample of a rollout record; RecordError when the record cannot be one."""
         sample = sample_of(record, self.vocabulary_size, self.tokenizer)
         self.retokenized += sample.tokens == TEMPLATE
         return sample
 
     @property
-    def choice(self) -> Choice:
-        return choice_of(self.options, policy.context_length(self.model))
+    def recipe(self) -> StepRecipe:
+        return recipe_of(self.options, policy.context_length(self.model))
 
-    def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def train(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
         """Train on rollout records or samples, held; yield a train_step dict (less kind, version, id, lineage) per step.
 
         Raises RecordError for a record that cannot be a sample (see `sample`) and where temperatures differ.
         """
         samples = [item if isinstance(item, Sample) else self.sample(item) for item in rollouts]
         self.rewards = [sample.reward for sample in samples if sample.reward is not None]
-        steps = held_steps(samples, self.choice, self.passes, self.options.epochs, self.dropped)
+        steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped)
         if steps or processes() > 1:
             used = [sample for step in steps for sample in step.samples]
             yield from self._drive(iter(steps), shared_temperature(used, self.options.temperature), len(steps))
 
-    def train_stream(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def train_stream(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
         """The same on rollouts as they come: a step whenever there is enough for one, until the input ends.
 
         Where no temperature is given they were sampled at 1: the first is not waited for.
         """
-        pool = GroupPool(self.choice, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
+        pool = GroupBuffer(self.recipe, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
         self.spool = Spool(self.out, self.step, self.resumed_from)
         if self.publisher is not None:
             self.publisher.held = self.spool.kept()
@@ -128,12 +131,13 @@ class GrpoRun(TrainingRun):
         if self.publisher is not None:
             self.publisher.starving(yes, self.refused)
 
-    def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
+    def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[StepResult]:
         """count: of the steps, None where nobody knows it. Of several processes the first one's steps are what counts."""
         if processes() > 1:
             temperature, count = of_the_first(temperature), None
         trainer = self._trainer(self._until_stopped(steps), temperature)
-        yield from self.drive(
+        yield from drive(
+            self,
             trainer,
             lambda index: self._describe(trainer.taken, trainer.observed),
             lambda index: self.options.learning_rate,
@@ -218,7 +222,7 @@ class GrpoRun(TrainingRun):
                 )
         return step
 
-    def _describe(self, step: OptimiserStep, observed: dict[str, Any]) -> dict[str, Any]:
+    def _describe(self, step: OptimiserStep, observed: Mapping[str, float]) -> Facts:
         """Statistics of the step's rollouts, and what was `observed` of it. Call it once after each step, with the policy
         version incremented."""
         for sample in step.samples:
@@ -283,9 +287,9 @@ class GrpoRun(TrainingRun):
             self.spool.turn(self.step)
 
 
-def choice_of(options: GrpoOptions, context: int | None) -> Choice:
+def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
     """What makes steps of rollouts by these options. context: tokens of the longest sequence that can be trained on."""
-    return Choice(
+    return StepRecipe(
         groups_per_step=options.groups_per_step,
         batch=options.batch,
         baseline=options.baseline,

@@ -9,22 +9,24 @@ the loss, the optimiser and its checkpoints, which are prime-rl's and stand in i
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..records.errors import OptionError, RecordError, ToolError
 from ..records.jsonl import Line
 from ..records.options import option
+from ..records.rollout import Rollout
+from ..records.training import StepResult
 from . import checkpoints, policy
-from .grpo import GrpoRun, choice_of
+from .checkpoints import TRAINER_STATE
+from .group_buffer import held_steps
+from .grpo import GrpoRun, recipe_of
 from .options import PRIME_RL, GrpoOptions
-from .pool import held_steps
 from .prime_rl import ROLLOUTS, MicroBatch, TrainerFolder, WeightsGone, pack
 from .publish import Publisher
 from .samples import TEMPLATE, Sample, sample_of, shared_temperature
-from .session import TRAINER_STATE
-from .steps import Choice, OptimiserStep
+from .steps import OptimiserStep, StepRecipe
 
 POLL = 0.5  # seconds between two looks at the trainer's folder
 NOTICE = 60.0  # seconds of waiting that are reported; then twice as many
@@ -54,7 +56,7 @@ class EngineOptions:
         "Batches that it may have without having published their weights.", default=1, at_least=1, machine=True
     )
 
-    def check(self, options: GrpoOptions, given: Mapping[str, Any]) -> None:
+    def check(self, options: GrpoOptions, given: Mapping[str, object]) -> None:
         """OptionError for options that the chosen engine has no use for, or lacks.
 
         given: by name, those of the command line; None and () stand for options that were not given.
@@ -90,7 +92,7 @@ class EngineOptions:
         return pack(step, temperature, self.tokens, self.engine_ranks, self.engine_cp)
 
 
-def left_to_the_engine(settings: Mapping[str, Any]) -> str | None:
+def left_to_the_engine(settings: Mapping[str, object]) -> str | None:
     """What an algorithm or a preset sets of a step's taking, for people; None where it is nothing."""
     left = [f"{name} {value}" for name, value in settings.items() if name not in USED]
     return f"not handed over, to be set in {PRIME_RL}'s configuration: {', '.join(left)}" if left else None
@@ -129,25 +131,25 @@ class HandoverRun(GrpoRun):
         return True
 
     @property
-    def choice(self) -> Choice:
-        chosen = super().choice
+    def recipe(self) -> StepRecipe:
+        chosen = super().recipe
         return replace(chosen, context=min(self.engine.tokens, chosen.context or self.engine.tokens))
 
-    def sample(self, record: dict[str, Any]) -> Sample:
+    def sample(self, record: Rollout) -> Sample:
         """As for TRL; RecordError also where a rollout to train on lacks the sampler's log-probabilities."""
         return with_logprobs(super().sample(record))
 
-    def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def train(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
         return self._session(super().train(rollouts))
 
-    def train_stream(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def train_stream(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
         return self._session(super().train_stream(rollouts))
 
     def write(self, folder: Path, trainer: Any) -> None:
         (folder / TRAINER_STATE).mkdir()
         self.write_history(folder / TRAINER_STATE)
 
-    def _session(self, records: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _session(self, records: Iterator[StepResult]) -> Iterator[StepResult]:
         with checkpoints.lock(self.out), checkpoints.lock(self.trainer.path / ROLLOUTS):
             checkpoints.clean(self.out)
             self.trainer.settle(self.step)
@@ -160,7 +162,7 @@ class HandoverRun(GrpoRun):
                 if most is not None and self.step >= most:
                     self.publisher.end(self.refused)
 
-    def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[dict[str, Any]]:
+    def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[StepResult]:
         for step in self._until_stopped(steps):
             self._wait(self.step + 1 - self.engine.engine_ahead)
             yield self._prepared(self._checked(step), temperature)
@@ -170,21 +172,16 @@ class HandoverRun(GrpoRun):
             self.saved()
             self.trainer.hand_over(self.step)
 
-    def _prepared(self, step: OptimiserStep, temperature: float) -> dict[str, Any]:
+    def _prepared(self, step: OptimiserStep, temperature: float) -> StepResult:
         """Write the step's batch for the trainer, who does not see it yet; its record."""
         begun = time.monotonic()
         batch = self.engine.micro_batches(step, temperature)
         self.trainer.prepare(self.step + 1, batch)
         duration, published = time.monotonic() - begun, self.trainer.published()
         before = self.policy_version - self.step
-        self.state.update(
-            step=self.step + 1,
-            policy_version=self.policy_version + 1,
-            seconds=self.state["seconds"] + duration,
-            options=asdict(self.options),
-        )
+        self.count_step(duration)
         self._rollouts[self.step] = len(step.samples)
-        record = {
+        fields = {
             "algorithm": self.algorithm,
             "engine": PRIME_RL,
             "step": self.step,
@@ -196,6 +193,7 @@ class HandoverRun(GrpoRun):
             "engine_waited_s": self._waited,
             **self._describe(step, {"micro_batches": len(batch[0])}),
         }
+        record = cast(StepResult, fields)
         self._waited = 0.0
         self.history.append(record)
         return record
@@ -259,7 +257,10 @@ def with_logprobs(sample: Sample) -> Sample:
 
 
 def describe(
-    options: GrpoOptions, engine: EngineOptions, lines: Iterable[Line], reject: Callable[[Line, str], None]
+    options: GrpoOptions,
+    engine: EngineOptions,
+    lines: Iterable[Line[Rollout]],
+    reject: Callable[[Line[Rollout], str], None],
 ) -> str:
     """What a dry run says of the batches that held rollouts make; no model is read. reject: as in TrainingRun.samples."""
     samples = []
@@ -268,7 +269,7 @@ def describe(
             samples.append(with_logprobs(sample_of(line.record)))
         except RecordError as error:
             reject(line, str(error))
-    steps = held_steps(samples, choice_of(options, engine.tokens), {}, options.epochs, Counter())
+    steps = held_steps(samples, recipe_of(options, engine.tokens), {}, options.epochs, Counter())
     temperature = shared_temperature([sample for step in steps for sample in step.samples], options.temperature)
     sizes = [
         (sum(len(row.tokens.input_ids) for row in step.rows), len(step.rows), engine.micro_batches(step, temperature))

@@ -7,9 +7,12 @@ forward passes as the others (sharded models gather their weights in each); a ro
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .steps import Row
+
+if TYPE_CHECKING:
+    import torch
 
 SHORTEST_PREFIX = 32  # tokens; sharing fewer saves nothing
 SLACK = 1 / 8  # where attention goes block by block
@@ -191,7 +194,7 @@ def work(batches: Sequence[Sequence[Row]], layout: Layout) -> Work:
     )
 
 
-def tensors_of(rows: Sequence[Row], pad: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def tensors_of(rows: Sequence[Row], pad: int) -> "tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]":
     """(what the model reads of a micro-batch, what TRL's loss reads of it); of no rows, of one without loss.
 
     For the model, a row is a sequence, padded right to the longest: `ids` and `targets` (B, L), where targets[t] is the token

@@ -16,7 +16,10 @@ Whatever is left out still counts in the divisors of the loss, as in TRL and pri
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 MODES = ("clip", "token-mask", "sequence-mask", "token-truncate", "sequence-truncate", "off")
 TRUNCATED = 3.0  # TRL's default
@@ -64,7 +67,7 @@ class Correction:
         return ratio.clamp(max=highest), ratio > highest
 
 
-def terms(log_ratio: Any, mask: Any) -> dict[str, Any]:
+def terms(log_ratio: "torch.Tensor", mask: "torch.Tensor") -> "dict[str, torch.Tensor]":
     """Of each token, in float64: the ratio, its square, and k3 = ratio - 1 - log ratio (Schulman 2020); 0 where `mask` is."""
     bounded = log_ratio.double().clamp(-LARGEST, LARGEST)
     ratio = bounded.exp()

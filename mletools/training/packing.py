@@ -73,7 +73,7 @@ def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
     return torch.cat(found)
 
 
-def arguments(packed: Packed) -> dict[str, Any]:
+def arguments(packed: Packed) -> dict[str, object]:
     """The model's arguments for packed rows, apart from labels; call the model within `packing`."""
     return {
         "input_ids": packed.input_ids,

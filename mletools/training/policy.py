@@ -13,12 +13,16 @@ import threading
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..records.errors import ToolError
 from ..records.hub import check_model
 from ..records.jsonl import Line
+from ..records.rollout import Rollout
 from .step_loader import processes
+
+if TYPE_CHECKING:
+    import torch
 
 ADAPTER = "default"
 TRL = "trl>=1.16,<1.17"
@@ -64,7 +68,7 @@ def require_libraries() -> None:
         raise ToolError(f"needs {', '.join(missing)}: pip install 'mletools[train]'")
 
 
-def hold(lines: Iterable[Line]) -> list[Line]:
+def hold(lines: Iterable[Line[Rollout]]) -> list[Line[Rollout]]:
     """All of the lines, which are read while the heavy libraries are imported."""
     imports = threading.Thread(target=preload, daemon=True)
     imports.start()
@@ -120,7 +124,7 @@ def unused_gpus(command: str) -> str | None:
     return f"trains on the first of {count} GPUs; all of them: accelerate launch --num-processes {count} $(which {command}) ..."
 
 
-def device_settings() -> dict[str, Any]:
+def device_settings() -> dict[str, bool]:
     """Arguments for transformers' TrainingArguments that depend on the machine."""
     import torch
 
@@ -204,7 +208,7 @@ def context_length(model: str) -> int | None:
 
 
 def write_weights(
-    model: Any, base: str, folder: Path, weights: dict[str, Any] | None = None, dtype: Any = None
+    model: Any, base: str, folder: Path, weights: "dict[str, torch.Tensor] | None" = None, dtype: Any = None
 ) -> None:
     """Save the adapter (naming `base`) or the full model into `folder`, in the formats of peft and transformers.
 

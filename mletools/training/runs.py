@@ -5,26 +5,46 @@ when one is due and hands the step's record to the caller. Everything random is 
 a checkpoint repeats the undisturbed one. Not covered: what a step trains on (grpo, sft).
 """
 
-import contextlib
 import functools
 import json
 import os
-import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from ..records.errors import RecordError, ToolError
 from ..records.ids import content_id
 from ..records.jsonl import Line
+from ..records.rollout import Rollout
+from ..records.training import StepResult, TrainStep
 from . import checkpoints, policy, shards
+from .checkpoints import SHARDS, TRAINER_STATE
 from .logits import set_tiles
 from .samples import Sample, sample_of
-from .session import SHARDS, TRAINER_STATE, Session, callback, walk
 from .step_loader import leads
+
+
+class Best(TypedDict):
+    """The step with the best validation reward so far."""
+
+    step: int
+    reward: float
+
+
+class RunState(TypedDict):
+    """Where a run stands: state.json of its checkpoints."""
+
+    algorithm: str
+    model: str
+    options: dict[str, Any]
+    step: int
+    policy_version: int
+    seconds: float
+    best: NotRequired[Best]
+    input: NotRequired[str]  # sft: the digest of the samples
 
 
 class TrainingRun:
@@ -42,22 +62,22 @@ class TrainingRun:
         self.out = Path(out)
         self.options = options
         self.dropped: Counter[str] = Counter()
-        self.history: list[dict[str, Any]] = []
+        self.history: list[StepResult] = []
         self.stopping = False
         self.say: Callable[[str], None] = lambda text: None
         self.taken = threading.Event()
         self.resumed_from = checkpoints.load_latest(self.out)
         if self.resumed_from is None:
-            self.state = self._first_state()
+            self.state: RunState = self._first_state()
         elif not resume:
             raise ToolError(f"{self.out}: holds a run already: go on with it (--resume), or choose another folder")
         else:
-            self.state = checkpoints.read_state(self.resumed_from)
+            self.state = cast(RunState, checkpoints.read_state(self.resumed_from))
             self._check_unchanged()
             steps = (self.resumed_from / TRAINER_STATE / "steps.jsonl").read_text(encoding="utf-8")
             self.history = [json.loads(line) for line in steps.split("\n") if line]
 
-    def _first_state(self) -> dict[str, Any]:
+    def _first_state(self) -> RunState:
         return {
             "algorithm": self.algorithm,
             "model": self.model,
@@ -69,8 +89,12 @@ class TrainingRun:
 
     def _check_unchanged(self) -> None:
         """ToolError that names the first option which defines the run and is not what it was."""
-        now = {"algorithm": self.algorithm, "model": self.model, **asdict(self.options)}
-        before = {"algorithm": self.state["algorithm"], "model": self.state["model"], **self.state["options"]}
+        now: dict[str, object] = {"algorithm": self.algorithm, "model": self.model, **asdict(self.options)}
+        before: dict[str, object] = {
+            "algorithm": self.state["algorithm"],
+            "model": self.state["model"],
+            **self.state["options"],
+        }
         for name, value in now.items():
             if name not in self.free and name in before and before[name] != value:
                 raise ToolError(
@@ -80,7 +104,14 @@ class TrainingRun:
 
     @property
     def step(self) -> int:
-        return int(self.state["step"])
+        return self.state["step"]
+
+    def count_step(self, seconds: float) -> None:
+        """One more optimiser step was taken, in so many seconds."""
+        self.state["step"] += 1
+        self.state["policy_version"] += 1
+        self.state["seconds"] += seconds
+        self.state["options"] = asdict(self.options)
 
     @property
     def nothing_left(self) -> bool:
@@ -89,7 +120,7 @@ class TrainingRun:
 
     @property
     def policy_version(self) -> int:
-        return int(self.state["policy_version"])
+        return self.state["policy_version"]
 
     @functools.cached_property
     def tokenizer(self) -> Any:
@@ -102,11 +133,11 @@ class TrainingRun:
     def vocabulary_size(self) -> int:
         return policy.vocabulary_size(self.model)
 
-    def sample(self, record: dict[str, Any]) -> Sample:
+    def sample(self, record: Rollout) -> Sample:
         """The training sample of a rollout record; RecordError when the record cannot be one."""
         return sample_of(record, self.vocabulary_size)
 
-    def samples(self, lines: Iterable[Line], reject: Callable[[Line, str], None]) -> Iterator[Sample]:
+    def samples(self, lines: Iterable[Line[Rollout]], reject: Callable[[Line[Rollout], str], None]) -> Iterator[Sample]:
         """The training samples of the lines; a record that cannot be one is given to `reject` with the reason."""
         for line in lines:
             try:
@@ -116,8 +147,8 @@ class TrainingRun:
 
     def record_steps(
         self,
-        steps: Iterable[dict[str, Any]],
-        emit: Callable[[dict[str, Any]], Any],
+        steps: Iterable[StepResult],
+        emit: Callable[[TrainStep], object],
         say: Callable[[str], None],
         export_merged: bool = False,
         allow_empty: bool = False,
@@ -230,42 +261,3 @@ class TrainingRun:
             "seed": self.options.seed % 2**32,
             **policy.device_settings(),
         }
-
-    def drive(
-        self,
-        trainer: Any,
-        describe: Callable[[int], dict[str, Any]],
-        learning_rate: Callable[[int], float],
-        finished: Callable[[int], bool],
-    ) -> Iterator[dict[str, Any]]:
-        """Run the trainer and yield one record per optimiser step, as it is done.
-
-        describe(i), learning_rate(i) and finished(i) answer for the i-th step of the ones still to do, from 0: what it trained
-        on, the rate it is done at, whether the session ends with it. Leaving the generator early ends the training
-        after the step in hand, with a checkpoint.
-        """
-        from transformers import PrinterCallback
-
-        if text := policy.unused_gpus(f"mle-train-{'sft' if self.algorithm == 'sft' else 'grpo'}"):
-            self.say(text)
-
-        done: queue.Queue[Any] = queue.Queue()
-        session = Session(self, trainer, describe, learning_rate, finished, done.put)
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(callback(session))
-        thread = threading.Thread(target=walk, args=(session, done.put), daemon=True)
-        with checkpoints.lock(self.out) if session.writes else contextlib.nullcontext():
-            if session.writes:
-                checkpoints.clean(self.out)
-            thread.start()
-            try:
-                while (item := done.get()) is not None:
-                    if isinstance(item, BaseException):
-                        raise item
-                    if session.writes:
-                        yield item
-                    self.taken.set()
-            finally:
-                self.stopping = True
-                self.taken.set()
-                thread.join()

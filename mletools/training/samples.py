@@ -6,13 +6,13 @@ without any ids, whose text goes through the tokenizer's chat template. What a f
 masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..records.chat_template import Conversation
 from ..records.errors import RecordError
-from ..records.rollout import Message
+from ..records.rollout import FilterDecision, Message, Rollout
 
 T = TypeVar("T")
 RECORDED, TEMPLATE = "recorded", "template"
@@ -23,7 +23,7 @@ TROUBLES = ("format", "timeout", "length", "aborted", "max_turns", "invalid")
 
 
 @dataclass(frozen=True)
-class Sequence:
+class TokenSequence:
     """Tokens that the policy saw and wrote in one go. `loss_mask` and `logprobs` are as long as `input_ids`.
 
     loss_mask: 1 where the token was written by the policy and may be trained on, else 0.
@@ -61,7 +61,7 @@ class Sample:
 
     id: str
     group: str
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[TokenSequence, ...]
     reward: float | None
     policy_version: int | str | None = None
     duration_s: float = 0.0
@@ -89,7 +89,7 @@ class Sample:
         return all(sequence.logprobs is not None for sequence in self.sequences if sequence.loss_tokens)
 
 
-def _oldest_version(messages: Iterable[Mapping[str, Any]], version: int | str | None) -> int | str | None:
+def _oldest_version(messages: Iterable[Message], version: int | str | None) -> int | str | None:
     """The oldest policy that sampled a message to train on; `version` where no message says.
 
     A rollout of hours may begin with one policy and end with another, and its last step is no older than its message.
@@ -98,13 +98,13 @@ def _oldest_version(messages: Iterable[Mapping[str, Any]], version: int | str | 
     return min((each for each in versions if isinstance(each, int)), default=version)
 
 
-def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: Any = None) -> Sample:
+def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = None) -> Sample:
     """The training sample of a rollout record.
 
     A record without any token ids is rendered with `tokenizer`; without a tokenizer it is refused. Raises RecordError
     when ids are there in part only, when lengths disagree, or when an id lies outside [0, vocab_size).
     """
-    messages, decision = record["messages"], record.get("filter") or {}
+    messages, decision = record["messages"], cast(FilterDecision, record.get("filter") or {"kept": True})
     masked = set(decision.get("masked") or ())
     if masked:
         marked = any("loss" in message for message in messages)
@@ -140,33 +140,33 @@ def sample_of(record: dict[str, Any], vocab_size: int | None = None, tokenizer: 
     )
 
 
-def _duration(record: dict[str, Any]) -> float:
+def _duration(record: Rollout) -> float:
     """Seconds of asking and of running the programs, of a step that was cut out its own turns'.
 
     Turns of an agent in turns (it has `settings`) hold both; the answer of one that was asked once is run by mle-sandbox.
     """
     turns = record.get("turns", ())
-    first, last = (record.get("cut") or {}).get("turns", (0, len(turns)))
-    run_apart = 0.0 if "settings" in record else (record.get("execution") or {}).get("duration_s") or 0.0
+    first, last = record["cut"]["turns"] if "cut" in record else (0, len(turns))
+    run_apart = record["execution"]["duration_s"] if "execution" in record and "settings" not in record else 0.0
     return float(sum(turn["duration_s"] for turn in turns[first : last + 1]) + run_apart)
 
 
-def _troubles(record: dict[str, Any]) -> tuple[str, ...]:
+def _troubles(record: Rollout) -> tuple[str, ...]:
     reason = record.get("stop_reason")
     reasons = {STOPPED.get(reason, reason)} if reason in STOPPED or reason == "max_turns" else set()
-    if (record.get("execution") or {}).get("status") == "timeout":
+    if "execution" in record and record["execution"]["status"] == "timeout":
         reasons.add("timeout")
     if record.get("grade") is not None and not record["grade"]["valid"]:
         reasons.add("invalid")
     return tuple(trouble for trouble in TROUBLES if trouble in reasons)
 
 
-def _recorded(messages: list[Message], original: list[Message], vocab_size: int | None) -> tuple[Sequence, ...]:
+def _recorded(messages: list[Message], original: list[Message], vocab_size: int | None) -> tuple[TokenSequence, ...]:
     """The sequences of messages with recorded token ids, each up to its last token with loss.
 
     A message of the policy's with `prompt_token_ids` begins a new one. `original`: the messages before any was masked.
     """
-    sequences: list[Sequence] = []
+    sequences: list[TokenSequence] = []
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
@@ -175,7 +175,7 @@ def _recorded(messages: list[Message], original: list[Message], vocab_size: int 
     def end() -> None:
         if 1 in mask:
             stop = len(mask) - mask[::-1].index(1)
-            sequences.append(Sequence(ids[:stop], mask[:stop], logprobs[:stop] if all(scored) else None))
+            sequences.append(TokenSequence(ids[:stop], mask[:stop], logprobs[:stop] if all(scored) else None))
 
     for index, message in enumerate(messages):
         before = message.get("prompt_token_ids")
@@ -200,7 +200,7 @@ def _recorded(messages: list[Message], original: list[Message], vocab_size: int 
     with_scores = [message.get("logprobs") is not None for message in own_messages]
     if any(with_scores) and not all(with_scores):
         raise RecordError("logprobs are there for some of the policy's messages only")
-    return tuple(sequences) or (Sequence(ids, mask, None),)
+    return tuple(sequences) or (TokenSequence(ids, mask, None),)
 
 
 def _check_ids(tokens: list[int], index: int, vocab_size: int | None) -> None:
@@ -216,12 +216,12 @@ def _check_own(messages: list[Message], index: int, begun: bool) -> None:
     """The policy's message `index` has ids, and so has what it was an answer to."""
     if messages[index].get("token_ids") is None:
         raise RecordError(f"messages[{index}]: token_ids are there for some of the policy's messages only")
-    before: Mapping[str, Any] = messages[index - 1] if index else {}
-    if not begun or (not before.get("loss") and not before.get("token_ids")):
+    before = messages[index - 1] if index else None
+    if not begun or before is None or not (before.get("loss") or before.get("token_ids")):
         raise RecordError(f"messages[{index}]: the prompt before it has no token_ids, though it has")
 
 
-def render(messages: list[Message], tokenizer: Any) -> tuple[Sequence, ...]:
+def render(messages: list[Message], tokenizer: Any) -> tuple[TokenSequence, ...]:
     """The sequences of messages without ids, through the tokenizer's chat template.
 
     An assistant message's part is what the policy writes (Conversation.turn). Where the template tells what came before
@@ -232,14 +232,14 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[Sequence, ...]:
     marked = any("loss" in message for message in messages)
     own = [i for i, each in enumerate(messages) if (each.get("loss") if marked else each["role"] == "assistant")]
     if not own:
-        return (Sequence([], []),)
+        return (TokenSequence([], []),)
     conversation = Conversation(tokenizer, messages[: own[-1] + 1])
-    sequences: list[Sequence] = []
+    sequences: list[TokenSequence] = []
     done = None
     for index in own:
         asked, written = conversation.turn(index)
         if done is None or not asked.startswith(done):
-            sequences.append(Sequence([], []))
+            sequences.append(TokenSequence([], []))
             done = ""
         for text, loss in ((asked[len(done) :], 0), (written, 1)):
             tokens = conversation.token_ids(text)

@@ -8,10 +8,9 @@ memory.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import ToolError
 
@@ -115,7 +114,7 @@ class _Server:
         return answer.data.decode("utf-8", "replace") if answer.status == 200 else ""
 
     def post(
-        self, path: str, body: dict[str, Any], advice: str, missing: bool = False, again: tuple[int, ...] = AWAY
+        self, path: str, body: Mapping[str, object], advice: str, missing: bool = False, again: tuple[int, ...] = AWAY
     ) -> bool:
         """POST `body` to `path`. False: the server has no such path, where `missing` allows that.
 

@@ -8,31 +8,35 @@ import contextlib
 import gc
 import json
 import math
+import queue
 import shutil
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
-from . import checkpoints, shards
+from ..records.training import StepResult
+from . import checkpoints, policy, shards
+from .checkpoints import SHARDS, TRAINER_STATE
+from .runs import TrainingRun
 from .step_loader import EndOfSteps, broadcast, long_timeout_group
 from .throughput import throughput
 from .validation import validation_reward
 
-TRAINER_STATE = "trainer"
-SHARDS = "shards"  # in it
+Facts = dict[str, float | None]  # of a step, by the fields of its record
 
 
 @dataclass
 class Session:
     """Callbacks around the optimiser steps of one `drive` call; only the first process writes."""
 
-    run: Any  # a runs.Run
+    run: TrainingRun
     trainer: Any
-    describe: Callable[[int], dict[str, Any]]
+    describe: Callable[[int], Facts]
     learning_rate: Callable[[int], float]
     finished: Callable[[int], bool]
     put: Callable[[Any], None]
@@ -67,16 +71,15 @@ class Session:
                 "go on from the last checkpoint with a lower learning rate"
             )
         duration = time.monotonic() - self.started
-        run.state.update(
-            step=run.step + 1,
-            policy_version=run.policy_version + 1,
-            seconds=run.state["seconds"] + duration,
-            options=asdict(run.options),
-        )
+        run.count_step(duration)
         # several processes stop together, when the first has no more steps for them
         last = self.finished(self.index) or (run.stopping and self.trainer.args.world_size == 1)
         due = last or run.step % run.options.save_steps == 0
-        record = {
+        facts = self.describe(self.index)
+        facts |= throughput(self.trainer, facts["sequence_tokens"] or 0, duration)
+        if due and run.options.validate:
+            facts["validation_reward"] = self._validate(run.options.validate)
+        fields = {
             "algorithm": run.algorithm,
             "step": run.step,
             "loss": loss,
@@ -85,11 +88,9 @@ class Session:
             "duration_s": duration,
             "policy_version": run.policy_version,
             "checkpoint": str(run.out / checkpoints.checkpoint_name(run.step)) if due else None,
-            **self.describe(self.index),
+            **facts,
         }
-        record |= throughput(self.trainer, record["sequence_tokens"], duration)
-        if due and run.options.validate:
-            record["validation_reward"] = self._validate(run.options.validate)
+        record = cast(StepResult, fields)
         if run.options.logger != "none":
             numbers = {name: value for name, value in record.items() if isinstance(value, (int, float))}
             self.trainer.log(
@@ -146,7 +147,7 @@ class Session:
         run = self.run
         if self.writes:
             checkpoints.save(run.out, run.step, self._write, run.state, run.options.keep)
-            if (run.state.get("best") or {}).get("step") == run.step:
+            if "best" in run.state and run.state["best"]["step"] == run.step:
                 checkpoints.mark_best(run.out, run.step)
             run.saved()
         elif shards.sharded(self.trainer):
@@ -204,3 +205,43 @@ def _use_device(device: Any) -> None:
 
     if device.type == "cuda":
         torch.cuda.set_device(device)
+
+
+def drive(
+    run: TrainingRun,
+    trainer: Any,
+    describe: Callable[[int], Facts],
+    learning_rate: Callable[[int], float],
+    finished: Callable[[int], bool],
+) -> Iterator[StepResult]:
+    """Run the trainer and yield one record per optimiser step, as it is done.
+
+    describe(i), learning_rate(i) and finished(i) answer for the i-th step of the ones still to do, from 0: what it trained
+    on, the rate it is done at, whether the session ends with it. Leaving the generator early ends the training
+    after the step in hand, with a checkpoint.
+    """
+    from transformers import PrinterCallback
+
+    if text := policy.unused_gpus(f"mle-train-{'sft' if run.algorithm == 'sft' else 'grpo'}"):
+        run.say(text)
+
+    done: queue.Queue[StepResult | BaseException | None] = queue.Queue()
+    session = Session(run, trainer, describe, learning_rate, finished, done.put)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(callback(session))
+    thread = threading.Thread(target=walk, args=(session, done.put), daemon=True)
+    with checkpoints.lock(run.out) if session.writes else contextlib.nullcontext():
+        if session.writes:
+            checkpoints.clean(run.out)
+        thread.start()
+        try:
+            while (item := done.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                if session.writes:
+                    yield item
+                run.taken.set()
+        finally:
+            run.stopping = True
+            run.taken.set()
+            thread.join()

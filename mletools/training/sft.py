@@ -14,11 +14,14 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id, derive_seed
 from ..records.options import option
+from ..records.rollout import Rollout
+from ..records.training import StepResult
 from . import memory, policy, shards
 from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
-from .samples import Sample, Sequence, sample_of
+from .samples import Sample, TokenSequence, sample_of
+from .session import Facts, drive
 from .step_loader import leads, of_the_first, processes
 from .steps import Row
 from .tiny import PRESETS
@@ -95,10 +98,10 @@ class SftRun(TrainingRun):
         super().__init__(model, out, options, resume)
         self.options: SftOptions = options
 
-    def sample(self, record: dict[str, Any]) -> Sample:
+    def sample(self, record: Rollout) -> Sample:
         return sample_of(record, self.vocabulary_size, self.tokenizer)
 
-    def train(self, rollouts: Iterable[Sample | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def train(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
         """Train on rollout records or samples; yield a train_step dict (less kind, version, id, lineage) per step.
 
         Counted in `dropped`: no_loss (no token of the policy's), too_long (for the model's context). Raises
@@ -117,7 +120,8 @@ class SftRun(TrainingRun):
             return
         rest = order[begun * self.options.batch :]
         self._warn([len(row.tokens.input_ids) for row in samples])
-        yield from self.drive(
+        yield from drive(
+            self,
             self._trainer(rest),
             lambda index: self._describe(rest[index * self.options.batch : (index + 1) * self.options.batch]),
             self._rate(begun, total),
@@ -194,7 +198,7 @@ class SftRun(TrainingRun):
         shards.settle(trainer.accelerator)
         return trainer
 
-    def _describe(self, samples: list[Row]) -> dict[str, Any]:
+    def _describe(self, samples: list[Row]) -> Facts:
         return {
             "reward_mean": None,
             "reward_std": None,
@@ -207,7 +211,7 @@ class SftRun(TrainingRun):
         }
 
 
-def labels(tokens: Sequence) -> list[int]:
+def labels(tokens: TokenSequence) -> list[int]:
     """The targets of a sequence: its ids where the policy wrote them, -100 (no loss) elsewhere."""
     return [token if loss else IGNORED for token, loss in zip(tokens.input_ids, tokens.loss_mask, strict=True)]
 

@@ -6,7 +6,10 @@ already. Covered: FSDP2, FSDP1 and DeepSpeed's ZeRO as accelerate sets them up; 
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 
 def sharded(trainer: Any) -> bool:
@@ -33,7 +36,7 @@ def settle(accelerator: Any) -> None:
         plugin.mixed_precision_policy = replace(precision, reduce_dtype=torch.float32, **outputs)
 
 
-def gather(trainer: Any) -> dict[str, Any]:
+def gather(trainer: Any) -> "dict[str, torch.Tensor]":
     """The trained weights, whole, on the CPU, by name; all processes come here, and the others than the first may get none."""
     accelerator, model, frozen = trainer.accelerator, trainer.model_wrapped, _frozen(trainer)
     if accelerator.is_fsdp2:
@@ -52,7 +55,7 @@ def _frozen(trainer: Any) -> set[str]:
     return {name for name, weight in named if not weight.requires_grad}
 
 
-def _gather_fsdp2(model: Any, frozen: set[str], accelerator: Any) -> dict[str, Any]:
+def _gather_fsdp2(model: Any, frozen: set[str], accelerator: Any) -> "dict[str, torch.Tensor]":
     """Tensor by tensor, into the first process's memory."""
     whole = {}
     for name, value in model.state_dict().items():

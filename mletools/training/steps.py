@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from .samples import Sample
-from .samples import Sequence as Tokens
+from .samples import Sample, TokenSequence
 
 
 @dataclass(frozen=True)
@@ -13,7 +12,7 @@ class Row:
     advantage: the rollout's times its weight.
     """
 
-    tokens: Tokens
+    tokens: TokenSequence
     advantage: float
     sample: Sample
 
@@ -39,8 +38,8 @@ class OptimiserStep:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What makes steps of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
+class StepRecipe:
+    """How an optimiser step is composed of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
     context: tokens of the longest sequence that the model takes. max_staleness:
     updates of the policy between sampling and training, at most.

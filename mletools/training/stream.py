@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .pool import GroupPool
-from .samples import Sample, Sequence
+from .group_buffer import GroupBuffer
+from .samples import Sample, TokenSequence
 from .steps import OptimiserStep
 
 PATIENCE = 0.5  # seconds
@@ -29,7 +29,7 @@ def as_line(sample: Sample) -> str:
 
 def from_line(line: str) -> Sample:
     fields = json.loads(line)
-    sequences = tuple(Sequence(**sequence) for sequence in fields.pop("sequences"))
+    sequences = tuple(TokenSequence(**sequence) for sequence in fields.pop("sequences"))
     return Sample(**{**fields, "sequences": sequences, "troubles": tuple(fields["troubles"])})
 
 
@@ -43,7 +43,7 @@ class Spool:
     def _path(self, step: int) -> Path:
         return self.out / f"spool-{step:06d}.jsonl"
 
-    def restore(self, pool: GroupPool) -> None:
+    def restore(self, pool: GroupBuffer) -> None:
         """Put a pool where it stood at the checkpoint."""
         folder = self.checkpoint / "trainer" if self.checkpoint else None
         if folder and (folder / POOL).is_file():
@@ -73,7 +73,7 @@ class Spool:
         self._file.write(as_line(sample))
         self._file.flush()
 
-    def save(self, folder: Path, pool: GroupPool) -> None:
+    def save(self, folder: Path, pool: GroupBuffer) -> None:
         """Put what waits into a checkpoint's folder."""
         (folder / WAITING).write_text("".join(map(as_line, pool.waiting)), encoding="utf-8")
         (folder / POOL).write_text(json.dumps(pool.state()), encoding="utf-8")
@@ -104,7 +104,7 @@ class Arrivals:
     def __init__(
         self,
         samples: Iterable[Sample],
-        pool: GroupPool,
+        pool: GroupBuffer,
         spool: Spool,
         stopping: Callable[[], bool],
         reward: Callable[[float], None],
@@ -170,7 +170,7 @@ class Arrivals:
             self.reward(sample.reward)
         self.pool.add(sample)
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, float]:
         """Counts of arrivals and waiting rollouts, and the trainer's idle time, since the last call."""
         now = time.monotonic()
         counts = {

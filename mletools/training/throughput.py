@@ -11,7 +11,7 @@ PEAKS = {
 FORWARD = BACK = GRADIENT = 2  # operations of a weight and token: a multiplication and an addition each
 
 
-def throughput(trainer: Any, tokens: int, seconds: float) -> dict[str, float]:
+def throughput(trainer: Any, tokens: float, seconds: float) -> dict[str, float]:
     """`tokens_per_s` of a step of all processes, and on a GPU whose peak is known `mfu`, the model FLOPs utilisation.
 
     tokens: of its sequences, prompts and all. What gradient checkpointing computes again and the products of attention with

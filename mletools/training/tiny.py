@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.errors import ToolError
+from ..records.rollout import Rollout
 
 # vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million weights, nano 0.06 million.
 PRESETS = {
@@ -28,7 +29,7 @@ TEMPLATE = (
 )
 
 
-def make_from_scratch(records: list[dict[str, Any]], out: Path, preset: str, seed: int) -> Path:
+def make_from_scratch(records: list[Rollout], out: Path, preset: str, seed: int) -> Path:
     """The model made of the records in the run's folder `out`; one that an earlier session made is taken as it is."""
     folder = out / FROM_SCRATCH
     if folder.exists():
@@ -41,7 +42,7 @@ def make_from_scratch(records: list[dict[str, Any]], out: Path, preset: str, see
     return folder
 
 
-def make_tiny(records: Iterable[dict[str, Any]], out: Path, preset: str = "tiny", seed: int = 0) -> Path:
+def make_tiny(records: Iterable[Rollout], out: Path, preset: str = "tiny", seed: int = 0) -> Path:
     """Make a model folder `out` (config, weights, tokenizer) with random weights drawn from `seed`.
 
     The tokenizer is learnt from the contents of the records' messages. Same records, preset and seed: same folder.
@@ -80,7 +81,7 @@ def make_tiny(records: Iterable[dict[str, Any]], out: Path, preset: str = "tiny"
     return out
 
 
-def _texts(records: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _texts(records: Iterable[Rollout]) -> Iterator[str]:
     for record in records:
         for message in record["messages"]:
             yield message["content"]

@@ -14,7 +14,7 @@ from mletools.records.errors import ToolError
 from mletools.training.algorithms import ALGORITHMS, PRESETS, settle
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.mismatch import Correction, effective_sample_size, terms
-from mletools.training.samples import Sample, Sequence
+from mletools.training.samples import Sample, TokenSequence
 from mletools.training.sft import SftOptions
 from mletools.training.throughput import operations, throughput
 from mletools.training.tiny import make_tiny
@@ -46,7 +46,7 @@ def rollouts(torch, nano: Path, off: float, version: int = 0) -> list[Sample]:
         with torch.no_grad():
             logps = torch.log_softmax(policy(torch.tensor([ids])).logits[0], dim=-1)
         own = [0.0] * 4 + [logps[i - 1, ids[i]].item() + off * (-1) ** i for i in range(4, 12)]
-        sequence = Sequence(ids, [0] * 4 + [1] * 8, own)
+        sequence = TokenSequence(ids, [0] * 4 + [1] * 8, own)
         made.append(
             Sample(f"r{number}", "g", (sequence,), float(number), version, 1.0, 1.0, 1.0, group_size=2, members=2)
         )

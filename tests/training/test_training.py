@@ -18,13 +18,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.records.errors import RecordError, ToolError
 from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
+from mletools.training.group_buffer import held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut
 from mletools.training.mismatch import SUMS
-from mletools.training.pool import held_steps
-from mletools.training.samples import Sample, Sequence, render, sample_of, shared_temperature
+from mletools.training.samples import Sample, TokenSequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
-from mletools.training.steps import Choice
+from mletools.training.steps import StepRecipe
 from mletools.training.tiny import make_tiny
 
 TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "the nearest neighbours"]
@@ -122,8 +122,8 @@ def test_a_new_sequence_begins_where_the_policy_lost_sight_of_something() -> Non
         {"role": "assistant", "content": "", "token_ids": [3], "logprobs": [-0.4], "loss": True},
     ]
     assert sample_of(record, 12).sequences == (
-        Sequence([5, 6, 7, 8], [0, 0, 1, 1], [0.0, 0.0, -0.1, -0.2]),
-        Sequence([5, 9, 10, 4, 3], [0, 0, 1, 0, 1], [0.0, 0.0, -0.3, 0.0, -0.4]),
+        TokenSequence([5, 6, 7, 8], [0, 0, 1, 1], [0.0, 0.0, -0.1, -0.2]),
+        TokenSequence([5, 9, 10, 4, 3], [0, 0, 1, 0, 1], [0.0, 0.0, -0.3, 0.0, -0.4]),
     )
 
 
@@ -132,7 +132,7 @@ def test_samples_follow_the_decisions_of_a_filter() -> None:
     record["filter"] = {"kept": True, "reason": None, "masked": [1], "reward": 1, "members": 3, "arrived": 4}
     record["group_size"] = 4
     sample = sample_of(record, 12)
-    assert sample.sequences == (Sequence([5, 7, 8, 9, 10], [0, 0, 0, 0, 1], [0.0, 0.0, 0.0, 0.0, -0.3]),)
+    assert sample.sequences == (TokenSequence([5, 7, 8, 9, 10], [0, 0, 0, 0, 1], [0.0, 0.0, 0.0, 0.0, -0.3]),)
     assert (sample.reward, sample.members, sample.arrived, sample.group_size, sample.kept) == (1, 3, 4, 4, True)
     record["filter"] = {"kept": False, "reason": "duplicate"}
     assert not sample_of(record, 12).kept
@@ -288,7 +288,7 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
 
 def test_the_plan_counts_what_it_leaves_out() -> None:
     def sample(identity: str, group: str, reward: float | None, loss: int = 1, **more) -> Sample:
-        return Sample(identity, group, (Sequence([1, 2], [0, loss]),), reward, 0, **more)
+        return Sample(identity, group, (TokenSequence([1, 2], [0, loss]),), reward, 0, **more)
 
     samples = [
         sample("a1", "a", 0.0), sample("b1", "b", 1.0), sample("a2", "a", 1.0), sample("a2", "a", 1.0),
@@ -297,7 +297,7 @@ def test_the_plan_counts_what_it_leaves_out() -> None:
         sample("e3", "e", 9.0, kept=False), sample("e4", "e", 9.0, troubles=("length", "timeout")),
     ]  # fmt: skip
     dropped: Counter[str] = Counter()
-    steps = held_steps(samples, Choice(groups_per_step=2, mask=("timeout",)), {"f1": 1}, 1, dropped)
+    steps = held_steps(samples, StepRecipe(groups_per_step=2, mask=("timeout",)), {"f1": 1}, 1, dropped)
     assert [[row.sample.id for row in step.rows] for step in steps] == [["a1", "a2", "d2"], ["e1", "e2"]]
     assert [row.advantage for row in steps[1].rows] == pytest.approx([-math.sqrt(0.5), math.sqrt(0.5)], rel=1e-3)
     assert [step.groups for step in steps] == [2, 1]
@@ -310,7 +310,7 @@ def test_the_plan_counts_what_it_leaves_out() -> None:
 
 def test_passes_that_were_cut_short_are_taken_up() -> None:
     samples = [sample_of(record) for record in batch(3)]
-    choice = Choice(groups_per_step=2)
+    choice = StepRecipe(groups_per_step=2)
     whole = held_steps(samples, choice, {}, 2, Counter())
     names = [sorted({s.group for s in step.samples}) for step in whole]
     assert names == [["g0", "g1"], ["g2"], ["g0", "g1"], ["g2"]]
@@ -476,7 +476,7 @@ def trainer(torch, nano, tmp_path):
             mismatch=mismatch,
         )
         run = GrpoRun(str(nano), tmp_path / "run", options)
-        (step,) = held_steps([run.sample(record) for record in records], run.choice, {}, 1, Counter())
+        (step,) = held_steps([run.sample(record) for record in records], run.recipe, {}, 1, Counter())
         made = run._trainer(iter([step]), 1.0)
         made.current_gradient_accumulation_steps = 1
         made._sums = dict.fromkeys(SUMS, torch.zeros(()))
@@ -752,7 +752,7 @@ def test_orders_and_labels() -> None:
     order = shuffled(5, 2, seed=1)
     assert sorted(order[:5]) == sorted(order[5:]) == list(range(5))
     assert order != shuffled(5, 2, seed=2) and order[:5] != order[5:]
-    assert labels(Sequence([4, 5, 6], [0, 1, 0])) == [-100, 5, -100]
+    assert labels(TokenSequence([4, 5, 6], [0, 1, 0])) == [-100, 5, -100]
 
 
 def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -> None:

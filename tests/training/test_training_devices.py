@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("trl", reason="trl is not installed: training is not tested")
 
 from mletools.training import session
-from mletools.training.samples import Sample, Sequence
+from mletools.training.samples import Sample, TokenSequence
 from mletools.training.steps import Row
 from mletools.training.validation import validation_reward
 
@@ -58,7 +58,7 @@ def test_one_process_trains_on_one_gpu_and_names_the_launcher_for_all(
     assert two_gpus(SFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)).n_gpu == 2
     grpo, sft = GrpoRun(str(model), tmp_path / "a", GrpoOptions()), SftRun(str(model), tmp_path / "b", SftOptions())
     assert grpo._trainer(iter(()), 1.0).args.n_gpu == 1
-    row = Row(Sequence([1, 2], [0, 1]), 1.0, Sample("a", "a", (), 1.0))
+    row = Row(TokenSequence([1, 2], [0, 1]), 1.0, Sample("a", "a", (), 1.0))
     assert sft._trainer([row]).args.n_gpu == 1
     assert policy.unused_gpus("mle-train-sft") is None
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

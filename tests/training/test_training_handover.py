@@ -25,7 +25,7 @@ from mletools.training.handover import EngineOptions, HandoverRun
 from mletools.training.options import GrpoOptions
 from mletools.training.prime_rl import TrainerFolder, WeightsGone, pack
 from mletools.training.publish import Publisher
-from mletools.training.samples import Sample, Sequence
+from mletools.training.samples import Sample, TokenSequence
 from mletools.training.steps import OptimiserStep, Row
 
 BIN = Path(sys.executable).parent
@@ -115,7 +115,7 @@ def trained(folder: Path) -> list[dict]:
 
 def row(ids: list[int], mask: list[int], advantage: float, of: str) -> Row:
     sample = Sample(of, of[0], (), 1.0)
-    return Row(Sequence(ids, mask, [-float(token) if own else 0.0 for token, own in zip(ids, mask, strict=True)]), advantage, sample)  # fmt: skip
+    return Row(TokenSequence(ids, mask, [-float(token) if own else 0.0 for token, own in zip(ids, mask, strict=True)]), advantage, sample)  # fmt: skip
 
 
 def written(step: OptimiserStep, folder: Path, **more) -> list[list[prime_rl_trainer.MicroBatch]]:

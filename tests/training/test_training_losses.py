@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from mletools.training.algorithms import ALGORITHMS, LOSS_TYPES, PRESETS, settle
 from mletools.training.grpo import GrpoOptions, GrpoRun
-from mletools.training.samples import Sample, Sequence
+from mletools.training.samples import Sample, TokenSequence
 from mletools.training.tiny import make_tiny
 
 T = 0.8  # the sampling temperature
@@ -65,7 +65,7 @@ def drawn(torch, model: Path, shared: int = 0) -> list[Sample]:
                 logps = torch.log_softmax(policy(torch.tensor([ids])).logits[0] / T, dim=-1)
             off = (torch.rand(len(ids), generator=draw) * 0.8 - 0.4).tolist()
             logprobs = [min(logps[i - 1, ids[i]].item() + off[i], 0.0) * mask[i] for i in range(len(ids))]
-            sequences.append(Sequence(ids, mask, None if number == 4 else logprobs))
+            sequences.append(TokenSequence(ids, mask, None if number == 4 else logprobs))
         made.append(
             Sample(
                 f"r{number}", group, tuple(sequences), REWARDS[group][at], 0, SECONDS[group][at], T, 1.0,
@@ -248,12 +248,12 @@ def test_a_rollout_told_anew_in_each_turn_counts_as_the_same_tokens_in_one_seque
 ) -> None:
     """Each turn in a sequence of its own, behind all that came before; of one row, the rollout has several micro-batches."""
 
-    def told_anew(sequence: Sequence) -> tuple[Sequence, ...]:
+    def told_anew(sequence: TokenSequence) -> tuple[TokenSequence, ...]:
         mask = sequence.loss_mask
         ends = [at + 1 for at in range(len(mask)) if mask[at] and (at + 1 == len(mask) or not mask[at + 1])]
         logprobs = sequence.logprobs
         return tuple(
-            Sequence(
+            TokenSequence(
                 sequence.input_ids[:end],
                 [int(bool(loss) and at >= begin) for at, loss in enumerate(mask[:end])],
                 None if logprobs is None else [each if at >= begin else 0.0 for at, each in enumerate(logprobs[:end])],
@@ -427,7 +427,7 @@ def test_without_weights_and_masks_a_step_equals_trls_own(torch, model, tmp_path
         mask[-3] = 0  # something that was read in between
         made.append((ids, mask, float((number * 3) % 5)))
     samples = [
-        Sample(f"r{n}", f"g{n // 4}", (Sequence(ids, mask),), reward, 0, group_size=4, members=4)
+        Sample(f"r{n}", f"g{n // 4}", (TokenSequence(ids, mask),), reward, 0, group_size=4, members=4)
         for n, (ids, mask, reward) in enumerate(made)
     ]
 

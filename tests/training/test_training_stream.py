@@ -18,11 +18,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
+from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
-from mletools.training.pool import GroupPool, held_steps
-from mletools.training.samples import Sample, Sequence
-from mletools.training.steps import Choice, Row
+from mletools.training.samples import Sample, TokenSequence
+from mletools.training.steps import Row, StepRecipe
 from mletools.training.stream import Spool, as_line, from_line
 from mletools.training.tiny import make_tiny
 
@@ -30,12 +30,12 @@ from mletools.training.tiny import make_tiny
 def sample(identity: str, reward: float | None, size: int = 4, version: int = 0, **more) -> Sample:
     """Of group `identity[0]`."""
     return Sample(
-        identity, identity[0], (Sequence([1, 2], [0, 1], [0.0, -1.0]),), reward, version, group_size=size, members=size,
+        identity, identity[0], (TokenSequence([1, 2], [0, 1], [0.0, -1.0]),), reward, version, group_size=size, members=size,
         **more,
     )  # fmt: skip
 
 
-def feed(pool: GroupPool, *samples: Sample) -> list[str] | None:
+def feed(pool: GroupBuffer, *samples: Sample) -> list[str] | None:
     """What the next step holds once these have come."""
     for one in samples:
         pool.add(one)
@@ -45,7 +45,7 @@ def feed(pool: GroupPool, *samples: Sample) -> list[str] | None:
 
 def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
     dropped: Counter[str] = Counter()
-    pool = GroupPool(Choice(batch=3, scale_rewards="none"), {}, dropped, stream=True)
+    pool = GroupBuffer(StepRecipe(batch=3, scale_rewards="none"), {}, dropped, stream=True)
     assert feed(pool, sample("a0", 0.0), sample("b0", 5.0), sample("a1", 1.0)) is None  # b0 has nobody to compare with
     for one in (sample("a2", 2.0), sample("b1", 5.0)):
         pool.add(one)
@@ -66,7 +66,7 @@ def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
 
 
 def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
-    pool = GroupPool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, dropped := Counter(), stream=True)
     assert feed(pool, sample("a0", 0.0, 2), sample("b0", 0.0, 2)) is None
     assert feed(pool, sample("b1", 1.0, 2)) == ["b0", "b1"]
     assert feed(pool, sample("c0", 1.0, 2), sample("c1", 1.0, 2)) is None  # no spread: goes at once
@@ -79,13 +79,13 @@ def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
 
 @pytest.mark.parametrize("reward", [1e200, -1e7, float("inf"), float("nan")])
 def test_a_reward_that_is_no_number_or_beyond_all_others_is_left_out(reward: float) -> None:
-    pool = GroupPool(Choice(groups_per_step=1), {}, dropped := Counter(), stream=True)
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, dropped := Counter(), stream=True)
     assert feed(pool, sample("a0", 1.0, 3), sample("a1", reward, 3), sample("a2", 0.0, 3)) == ["a0", "a2"]
     assert dropped == {"extreme_reward": 1}
 
 
 def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
-    pool = GroupPool(Choice(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
+    pool = GroupBuffer(StepRecipe(groups_per_step=1, duration_weight="auto"), {}, Counter(), stream=True)
     some = {"size": 4, "arrived": 4}
     members = [sample(name, reward, **some) for name, reward in (("a0", 0.0), ("a1", 1.0))]
     step = None
@@ -98,11 +98,11 @@ def test_a_filter_tells_how_many_of_a_group_are_to_come() -> None:
 
 def test_stale_rollouts_are_left_out() -> None:
     version = [0]
-    newer = GroupPool(Choice(batch=2), {}, dropped := Counter(), stream=True, version=lambda: 3)
+    newer = GroupBuffer(StepRecipe(batch=2), {}, dropped := Counter(), stream=True, version=lambda: 3)
     assert feed(newer, sample("a0", 0.0, version=4), sample("a1", 1.0, version=3)) is None
     assert dropped == {"of_another_run": 1}
-    pool = GroupPool(
-        Choice(batch=2, max_staleness=1), {}, dropped := Counter(), stream=True, version=lambda: version[0]
+    pool = GroupBuffer(
+        StepRecipe(batch=2, max_staleness=1), {}, dropped := Counter(), stream=True, version=lambda: version[0]
     )
     assert feed(pool, sample("a0", 0.0, version=0)) is None
     version[0] = 2
@@ -111,11 +111,13 @@ def test_stale_rollouts_are_left_out() -> None:
 
 
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
-    monkeypatch.setattr("mletools.training.pool.FORGET", 10)
-    pool = GroupPool(Choice(groups_per_step=1), {}, Counter(), stream=True)
+    monkeypatch.setattr("mletools.training.group_buffer.FORGET", 10)
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
     for number in range(200):
         for member in range(2):
-            pool.add(Sample(f"{number}-{member}", str(number), (Sequence([1, 2], [0, 1]),), float(member), members=2))
+            pool.add(
+                Sample(f"{number}-{member}", str(number), (TokenSequence([1, 2], [0, 1]),), float(member), members=2)
+            )
         assert pool.take() is not None
     assert len(pool._groups) <= 11 and len(pool._seen) <= 10 and pool.waiting == []
 
@@ -144,14 +146,14 @@ def test_arrived_rollouts_are_weighed_for_all_that_were_begun(seconds: list[floa
 
 def test_a_weight_is_clipped() -> None:
     members = [sample(f"a{n}", float(n), duration_s=seconds) for n, seconds in enumerate((1.0, 2.0, 6.0))]
-    choice = Choice(duration_weight="mean", duration_clip=1.5)
+    choice = StepRecipe(duration_weight="mean", duration_clip=1.5)
     assert next(iter(held_steps(members, choice, {}, 1, Counter()))).weights == [1 / 3, 2 / 3, 1.5]
 
 
 @pytest.mark.parametrize(("missing", "weighted"), [(0, False), (1, True)])
 def test_auto_weighs_where_some_of_a_group_never_came(missing: int, weighted: bool) -> None:
     members = [sample(f"a{n}", float(n), duration_s=float(n + 1)) for n in range(4 - missing)]
-    (step,) = held_steps(members, Choice(duration_weight="auto", scale_rewards="none"), {}, 1, Counter())
+    (step,) = held_steps(members, StepRecipe(duration_weight="auto", scale_rewards="none"), {}, 1, Counter())
     assert step.lost == missing
     if not weighted:
         assert step.weights is None and [row.advantage for row in step.rows] == [-1.5, -0.5, 0.5, 1.5]
@@ -178,7 +180,7 @@ def arrivals(count: int) -> list[Sample]:
     for number in range(count):
         group, member = number % 5 + 5 * (number // 20), number // 5 % 4
         own = [20 + (7 * number + 3 * j) % 230 for j in range(5 + number % 4)]
-        tokens = Sequence([1, 2, 3, *own], [0, 0, 0] + [1] * len(own), [0.0] * 3 + [-5.9] * len(own))
+        tokens = TokenSequence([1, 2, 3, *own], [0, 0, 0] + [1] * len(own), [0.0] * 3 + [-5.9] * len(own))
         name = f"g{group}"
         made.append(
             Sample(
@@ -233,7 +235,7 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
     run = GrpoRun(str(nano), tmp_path / "killed", GrpoOptions(**OPTIONS), resume=True)
     assert run.step == 3
     spool = Spool(run.out, run.step, run.resumed_from)
-    spool.restore(waiting := GroupPool(Choice(), {}, Counter(), stream=True))
+    spool.restore(waiting := GroupBuffer(StepRecipe(), {}, Counter(), stream=True))
     assert spool.kept() == len(spool.earlier()) + len(waiting.waiting)
     kept = {one.id for one in [*spool.earlier(), *waiting.waiting]}
     left = [one for one in samples if one.id not in kept | set(run.passes)]
@@ -255,7 +257,19 @@ def test_what_was_trained_on_and_comes_again_is_counted(nano, tmp_path) -> None:
 
 def test_a_sample_survives_the_spool(tmp_path) -> None:
     one = Sample(
-        "a", "g", (Sequence([1], [1], [-0.5]), Sequence([2], [1])), 0.5, 3, 1.5, 1.0, None, 4, 4, 3, False, ("format",)
+        "a",
+        "g",
+        (TokenSequence([1], [1], [-0.5]), TokenSequence([2], [1])),
+        0.5,
+        3,
+        1.5,
+        1.0,
+        None,
+        4,
+        4,
+        3,
+        False,
+        ("format",),
     )
     assert from_line(as_line(one)) == one
     spool = Spool(tmp_path, 0, None)
@@ -291,7 +305,7 @@ def test_a_run_that_is_told_to_stop_keeps_what_it_did(nano, tmp_path) -> None:
 
 def rows_of(*lengths: int) -> list[Row]:
     return [
-        Row(Sequence([1] * length, [0] + [1] * (length - 1)), 1.0, sample(f"{at}{length}", 0.0))
+        Row(TokenSequence([1] * length, [0] + [1] * (length - 1)), 1.0, sample(f"{at}{length}", 0.0))
         for at, length in enumerate(lengths)
     ]
 
@@ -321,7 +335,9 @@ def test_packed_rows_are_padded_to_rows_of_like_length() -> None:
 def answers(prompt: int, *lengths: int) -> list[Row]:
     """Rows of `lengths` tokens that answer a prompt of 40 tokens, all of them the number of the prompt."""
     return [
-        Row(Sequence([prompt] * 40 + [1] * (n - 40), [0] * 40 + [1] * (n - 40)), 1.0, sample(f"{prompt}-{at}", 0.0))
+        Row(
+            TokenSequence([prompt] * 40 + [1] * (n - 40), [0] * 40 + [1] * (n - 40)), 1.0, sample(f"{prompt}-{at}", 0.0)
+        )
         for at, n in enumerate(lengths)
     ]
 

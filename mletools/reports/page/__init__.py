@@ -16,6 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from ...records.errors import ToolError
+from ...records.rollout import Rollout
+from ...records.training import TrainStep
 from ...records.visible import visible_line
 from .. import show
 from ..runs import GradedRun, RunSet
@@ -54,7 +56,7 @@ class Page:
         self._pieces: list[str] = []  # of the next block
         self._makers = Makers()
 
-    def add(self, rollout: Mapping[str, Any], run: GradedRun, label: str) -> None:
+    def add(self, rollout: Rollout, run: GradedRun, label: str) -> None:
         self._makers.add(rollout, label)
         self._rows.append(cells(run, label, (len(self._blocks), len(self._pieces))))
         self._pieces.append(piece(rollout, self.full))
@@ -73,7 +75,7 @@ class Page:
         drawn: Sequence[Figure],
         version: str,
         headlines: Sequence[Mapping[str, Any]] = (),
-        steps: Mapping[str, Sequence[Record]] | None = None,
+        steps: Mapping[str, Sequence[TrainStep]] | None = None,
         written: Mapping[str, str] | None = None,
     ) -> Iterator[str]:
         """The page, in pieces. ToolError: a library is missing.
@@ -140,7 +142,7 @@ def packed(value: Any) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
 
 
-def piece(rollout: Mapping[str, Any], full: bool = False) -> str:
+def piece(rollout: Rollout, full: bool = False) -> str:
     """The HTML of one valid rollout record: the lines of mle-show, its headings as sections, its styles as classes.
 
     full: texts are not cut.

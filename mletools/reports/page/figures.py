@@ -10,8 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from ...records.training import TrainStep
 from ...records.visible import visible_line
 from ..runs import KEPT, STAGES, GradedRun, RunSet
 from ..show.visible import clipped
@@ -62,7 +63,7 @@ GROUPINGS: tuple[tuple[str, str, Callable[[GradedRun], str | None]], ...] = (
 
 def figures(
     run_sets: Sequence[RunSet],
-    steps: Mapping[str, Sequence[Record]],
+    steps: Mapping[str, Sequence[TrainStep]],
     comparisons: Sequence[Record],
     tasks: Mapping[str, Sequence[str | None]] | None = None,
     summaries: Sequence[Record] = (),
@@ -96,7 +97,7 @@ def distinct(figures: Iterable[Figure]) -> list[Figure]:
     return named
 
 
-def fields(steps: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+def fields(steps: Mapping[str, Sequence[TrainStep]]) -> dict[str, dict[str, list[list[float]]]]:
     """{field: {run: [[step, value], ...]}} of every numeric field of the train_step records."""
     values: dict[str, dict[str, list[list[float]]]] = {}
     for label, records in steps.items():
@@ -110,13 +111,17 @@ def fields(steps: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _training(steps: Mapping[str, Sequence[Record]], field: str, title: str, caption: str) -> Figure | None:
-    def error(record: Record) -> float | None:
+def _training(steps: Mapping[str, Sequence[TrainStep]], field: str, title: str, caption: str) -> Figure | None:
+    def error(record: TrainStep) -> float | None:
         spread, count = record.get("reward_std"), record.get("rollouts")
         return spread / math.sqrt(count) if field == "reward_mean" and spread is not None and count else None
 
     lines: dict[str, list[Point]] = {
-        label: [(each["step"], each[field], error(each)) for each in records if each.get(field) is not None]
+        label: [
+            (each["step"], value, error(each))
+            for each in records
+            if (value := cast(float | None, each.get(field))) is not None
+        ]
         for label, records in steps.items()
     }
     words = field.replace("_", " ")

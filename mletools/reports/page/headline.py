@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...records.errors import ToolError
+from ...records.rollout import Rollout
 from ...records.visible import visible_line
 from ..comparison import BY, compare
 from ..runs import RunSet
@@ -124,7 +125,7 @@ class Makers:
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Counter[str]]] = {}
 
-    def add(self, rollout: Mapping[str, Any], label: str) -> None:
+    def add(self, rollout: Rollout, label: str) -> None:
         of = self._values.setdefault(visible_line(label), {})
         policy = rollout["policy"]
         facts = {"model": policy["model"], "policy version": policy["version"], "scaffold": rollout["scaffold"]}

@@ -1,9 +1,10 @@
 """The top of a rollout: what it is and what it came to, and a line for each turn; rollouts as a table, a line each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...records.columns import blocks
+from ...records.rollout import Rollout
 from ...records.visible import visible_line
 from ..turns import Turn
 from ..usage import AFTERWARDS, by_role
@@ -64,7 +65,7 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
         yield from _searched(rollout["search"])
     yield from _came_to(rollout)
     yield _fact("cost", facts.spent(rollout["usage"], facts.seconds(rollout)))
-    roles = by_role(rollout)
+    roles = by_role(cast(Rollout, rollout))
     for role, used in roles.items() if len(roles) > 1 else ():
         after = f" ({AFTERWARDS[role]}, not in the above)" if role in AFTERWARDS else ""
         yield _fact("", f"{role}: {facts.spent(used)}{after}")

@@ -9,12 +9,12 @@ Not covered: what a step is made of (steps), where rollouts come from (a stream,
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from .advantages import advantages, has_reward_spread
 from .durations import arrival_weights, duration_weights
 from .samples import Sample
-from .steps import Choice, OptimiserStep, Row
+from .steps import OptimiserStep, Row, StepRecipe
 
 LARGEST_REWARD = 1e6  # one that is larger, or no number, would end the training of all others
 FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
@@ -30,7 +30,24 @@ class _Group:
     arrived: int | None = None  # what a filter that has decided on the group says
 
 
-class GroupPool:
+class GroupState(TypedDict):
+    """A group as a checkpoint keeps it, less the rollouts that wait."""
+
+    members: int
+    size: int
+    rewards: dict[str, float]
+    came: int
+    arrived: int | None
+
+
+class BufferState(TypedDict):
+    """The groups that a step may still take rollouts of, and those whose turn has come."""
+
+    groups: dict[str, GroupState]
+    ready: list[str]
+
+
+class GroupBuffer:
     """Feed rollouts with `add` as they come, say `end` when no more do; `take` gives the next step, or None.
 
     passes: by id, how often a rollout was trained on before; one that was so `epochs` times only counts in its group.
@@ -39,14 +56,14 @@ class GroupPool:
 
     def __init__(
         self,
-        choice: Choice,
+        recipe: StepRecipe,
         passes: dict[str, int],
         dropped: Counter[str],
         epochs: int = 1,
         stream: bool = False,
         version: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.choice, self.passes, self.dropped = choice, passes, dropped
+        self.recipe, self.passes, self.dropped = recipe, passes, dropped
         self.epochs, self.stream, self.version = epochs, stream, version
         self.ended = False
         self._groups: dict[str, _Group] = {}
@@ -59,17 +76,17 @@ class GroupPool:
         """The rollouts that no step has taken, in the order in which they came."""
         return list(self._arrivals)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> BufferState:
         """The state of unfinished groups as JSON values; `restore` takes it together with `waiting`."""
-        open_groups = {n: g for n, g in self._groups.items() if g.waiting or g.came < g.members}
-        group_states = {
+        group_states: dict[str, GroupState] = {
             name: {"members": g.members, "size": g.size, "rewards": g.rewards, "came": g.came, "arrived": g.arrived}
-            for name, g in open_groups.items()
+            for name, g in self._groups.items()
+            if g.waiting or g.came < g.members
         }
         return {"groups": group_states, "ready": [name for name in self._ready if name in group_states]}
 
-    def restore(self, state: dict[str, Any], waiting: Sequence[Sample]) -> None:
-        """Stand where the pool stood that gave `state`."""
+    def restore(self, state: BufferState, waiting: Sequence[Sample]) -> None:
+        """Stand where the buffer stood that gave `state`."""
         self._groups = {name: _Group(**group) for name, group in state["groups"].items()}
         self._ready = list(state["ready"])
         for sample in waiting:
@@ -111,11 +128,11 @@ class GroupPool:
     def take(self) -> OptimiserStep | None:
         """The next step, or None where there is not enough for one (after `end`: where nothing is left)."""
         self._drop_stale()
-        return self._take_groups() if self.choice.batch is None else self._take_rollouts(self.choice.batch)
+        return self._take_groups() if self.recipe.batch is None else self._take_rollouts(self.recipe.batch)
 
     def _refused(self, sample: Sample) -> str | None:
         """Why a rollout is not trained on, whatever its group is."""
-        trouble = next((trouble for trouble in sample.troubles if trouble in self.choice.mask), None)
+        trouble = next((trouble for trouble in sample.troubles if trouble in self.recipe.mask), None)
         version = sample.policy_version
         if self.stream and isinstance(version, int) and version > self.version():
             return "of_another_run"  # of a policy that there is not yet
@@ -131,7 +148,7 @@ class GroupPool:
             return "trained"
         if not sample.loss_tokens:
             return "no_loss"
-        return "too_long" if self.choice.context is not None and sample.length > self.choice.context else None
+        return "too_long" if self.recipe.context is not None and sample.length > self.recipe.context else None
 
     def _take_groups(self) -> OptimiserStep | None:
         chosen: list[str] = []
@@ -142,9 +159,9 @@ class GroupPool:
                 self._leave(name, group.waiting)
             else:
                 chosen.append(name)
-            if len(chosen) == self.choice.groups_per_step:
+            if len(chosen) == self.recipe.groups_per_step:
                 break
-        if not chosen or (len(chosen) < self.choice.groups_per_step and not self.ended):
+        if not chosen or (len(chosen) < self.recipe.groups_per_step and not self.ended):
             return None
         self._ready = [name for name in self._ready if name not in chosen]
         return self._step([sample for name in chosen for sample in self._groups[name].waiting])
@@ -159,7 +176,7 @@ class GroupPool:
         return self._step(usable[:count])
 
     def _useless(self, group: _Group) -> bool:
-        return self.choice.within_groups and not has_reward_spread(list(group.rewards.values()))
+        return self.recipe.within_groups and not has_reward_spread(list(group.rewards.values()))
 
     def _leave(self, name: str, samples: Sequence[Sample]) -> None:
         """Count rollouts whose group has no reward spread, and let them go."""
@@ -168,7 +185,7 @@ class GroupPool:
             self._gone(list(samples))
 
     def _drop_stale(self) -> None:
-        limit = self.choice.max_staleness
+        limit = self.recipe.max_staleness
         if limit is not None:
             oldest = self.version() - limit
             stale = [s for s in self._arrivals if isinstance(s.policy_version, int) and s.policy_version < oldest]
@@ -189,8 +206,8 @@ class GroupPool:
             groups.setdefault(sample.group, []).append(sample)
         group_advantages = advantages(
             {name: [float(s.reward or 0.0) for s in members] for name, members in groups.items()},
-            self.choice.baseline,
-            self.choice.scale_rewards,
+            self.recipe.baseline,
+            self.recipe.scale_rewards,
             {name: list(self._groups[name].rewards.values()) for name in groups},
         )
         lost = {name: self._missing(self._groups[name], True) for name in groups}
@@ -206,7 +223,7 @@ class GroupPool:
 
     def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int]) -> dict[str, float]:
         """By rollout; empty where durations have no say."""
-        mode, highest = self.choice.duration_weight, self.choice.duration_clip
+        mode, highest = self.recipe.duration_weight, self.recipe.duration_clip
         weights: list[float] = []
         if mode == "mean":
             weights = duration_weights([sample.duration_s for members in groups.values() for sample in members])
@@ -239,7 +256,7 @@ class GroupPool:
 
 
 def held_steps(
-    samples: Sequence[Sample], choice: Choice, passes: dict[str, int], epochs: int, dropped: Counter[str]
+    samples: Sequence[Sample], recipe: StepRecipe, passes: dict[str, int], epochs: int, dropped: Counter[str]
 ) -> list[OptimiserStep]:
     """The steps of `epochs` passes over an input that is there as a whole; `dropped` counts what is left out.
 
@@ -248,7 +265,7 @@ def held_steps(
     steps: list[OptimiserStep] = []
     for past in range(epochs):
         left_out = dropped if past == 0 else Counter[str]()
-        pool = GroupPool(choice, passes, left_out, epochs=past + 1)
+        pool = GroupBuffer(recipe, passes, left_out, epochs=past + 1)
         for sample in samples:
             pool.add(sample)
         pool.end()
