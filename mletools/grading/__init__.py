@@ -5,15 +5,16 @@ fails are errors of the tool. Not covered: running metrics that are code; the ca
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..records.errors import RecordError, ToolError
 from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
-from ..records.task import MetricSpec
+from ..records.rollout import Medal, Standing
+from ..records.task import MetricSpec, SubmissionFormat, Task, Thresholds
 from . import code, metrics, rewards
 from .answers import ALL_COLUMNS, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
@@ -42,7 +43,7 @@ APPLIES_TO = {
 }
 # Runs a metric that is code: (task, its folder, the submission) -> score. Invalid where the metric rejects it or fails on
 # it alone.
-RunCode = Callable[[Mapping[str, Any], Path, bytes], float]
+RunCode = Callable[[Task, Path, bytes], float]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class Verdict:
     valid: bool
     reason: str | None = None
     score: float | None = None
-    medal: str | None = None
+    medal: Medal | None = None
     above_median: bool = False
-    thresholds: dict[str, float] | None = None
+    thresholds: Thresholds | None = None
     position: int | None = None
     teams: int | None = None
     public_position: int | None = None
@@ -69,16 +70,16 @@ class Verdict:
     normalised_score: float | None = None
     metric_error: str | None = None
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> Standing:
         """The fields by name; `metric_error` only where there is one."""
         record = asdict(self)
         if self.metric_error is None:
             del record["metric_error"]
-        return record
+        return cast(Standing, record)
 
 
 def grade(
-    task: Mapping[str, Any],
+    task: Task,
     folder: Path,
     content: bytes,
     *,
@@ -106,7 +107,7 @@ def grade(
     return standing(task, folder, score, None, rank_rule)
 
 
-def score_bytes(task: Mapping[str, Any], answers: bytes, submission: bytes) -> float:
+def score_bytes(task: Task, answers: bytes, submission: bytes) -> float:
     """The unrounded score of a submission, both as bytes of CSV files.
 
     Invalid (a ValueError) for an invalid submission, ToolError for broken answers.
@@ -123,7 +124,7 @@ def _columns(metric: MetricSpec) -> list[str]:
     return [each if isinstance(each, str) else each["column"] for each in columns]
 
 
-def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes: int) -> float:
+def _score(task: Task, answers: Answers, content: bytes, max_bytes: int) -> float:
     spec, metric = task["submission"], task["metric"]
     guess, truth = read_submission(content, spec, answers, max_bytes), answers.truth
     if answers.counts is not None:
@@ -139,7 +140,7 @@ def _score(task: Mapping[str, Any], answers: Answers, content: bytes, max_bytes:
     return score
 
 
-def _inputs(spec: Mapping[str, Any], metric: MetricSpec, answers: Answers) -> dict[str, Any]:
+def _inputs(spec: SubmissionFormat, metric: MetricSpec, answers: Answers) -> dict[str, Any]:
     """The values of registry.INPUTS for the scored rows."""
     import numpy as np
 
@@ -187,9 +188,7 @@ def _weights(column: Callable[[str], Any], weight: Any) -> Any:
     return weights
 
 
-def standing(
-    task: Mapping[str, Any], folder: Path, score: float | None, reason: str | None, rank_rule: str = "dojo"
-) -> Verdict:
+def standing(task: Task, folder: Path, score: float | None, reason: str | None, rank_rule: str = "dojo") -> Verdict:
     """The verdict on a score (None: invalid), rounded and compared with thresholds and teams."""
     lower = task["metric"]["lower_is_better"]
     boards = [
@@ -230,7 +229,7 @@ def _human_rank(score: float, boards: list[Leaderboard], rule: str) -> float:
     return sum(human_rank(board.position(score), len(board.scores), rule) for board in boards) / len(boards)
 
 
-def check_task(task: Mapping[str, Any]) -> None:
+def check_task(task: Task) -> None:
     """RecordError unless the grading part of a task record is consistent. Reads no file."""
     metric = task["metric"]
     if "thresholds" in task:

@@ -8,12 +8,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..records.errors import ToolError
+from ..records.task import RowCondition, SubmissionFormat, Task
 from . import parsing
 from .alphabet import MISSING, Alphabet, alphabet_of
-from .parsing import BadCell
+from .parsing import BadCell, TableFormat
 from .table import Invalid, listed, read_table
 
 ALL_COLUMNS = "*"  # as the name of a requested column
@@ -61,17 +62,19 @@ class Answers:
     id_sizes: Sizes
 
 
-def answer_spec(task: Mapping[str, Any]) -> dict[str, Any]:
+def answer_spec(task: Task) -> TableFormat:
     """How to read the answers' cells: as the submission's, unless the task's answer_* keys say otherwise."""
     predictions_only = ("range", "row_sum", "row_sum_within", "several_rows", "most_rows", "labels")
-    spec = {name: value for name, value in task["submission"].items() if name not in predictions_only}
+    spec: dict[str, object] = {
+        name: value for name, value in task["submission"].items() if name not in predictions_only
+    }
     for name in ("target", "parse", "separator", "fields", "empty_marker", "several_rows"):
         if f"answer_{name}" in task:
-            spec[name] = task[f"answer_{name}"]
-    return {**spec, "empty_ok": True, "booleans": True}
+            spec[name] = dict(task)[f"answer_{name}"]
+    return cast(TableFormat, {**spec, "empty_ok": True, "booleans": True})
 
 
-def read_answers(path: str, task: Mapping[str, Any], names: Sequence[str] = ()) -> Answers:
+def read_answers(path: str, task: Task, names: Sequence[str] = ()) -> Answers:
     """The answers file of `task` with the columns `names`, cached in memory. ToolError when it cannot be read."""
     grading = [answer_spec(task), task["metric"].get("where", []), names]
     try:
@@ -93,7 +96,7 @@ def _read_answers(path: str, modified_ns: int, grading: str) -> Answers:
 
 
 def parse_answers(
-    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]] = (), names: Sequence[str] = ()
+    content: bytes, spec: TableFormat, where: Sequence[RowCondition] = (), names: Sequence[str] = ()
 ) -> Answers:
     """The answers in a CSV file, with the columns `names` (ALL_COLUMNS: all). ToolError: broken answers."""
     try:
@@ -102,9 +105,7 @@ def parse_answers(
         raise ToolError(f"the answers cannot be read: {problem}") from None
 
 
-def _answers(
-    content: bytes, spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> Answers:
+def _answers(content: bytes, spec: TableFormat, where: Sequence[RowCondition], names: Sequence[str]) -> Answers:
     header, columns = read_table(content)
     for name in (*spec["id"], *spec["target"], *names, *(rule.get("column", rule.get("of")) for rule in where)):
         if name not in columns and name != ALL_COLUMNS:
@@ -166,7 +167,7 @@ def describe_key(key: Key) -> str:
     return parsing.shown(key) if isinstance(key, str) else repr(key)[:200]
 
 
-def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: Sequence[Key]) -> Any:
+def stack(columns: Mapping[str, Sequence[str]], spec: TableFormat, keys: Sequence[Key]) -> Any:
     """Parsed columns as one array of shape (rows, targets). Invalid with the column, the row and the problem."""
     import numpy as np
 
@@ -183,7 +184,7 @@ def stack(columns: Mapping[str, Sequence[str]], spec: Mapping[str, Any], keys: S
 
 
 def joined(
-    columns: Mapping[str, Sequence[str]], order: Sequence[int], rows: int, spec: Mapping[str, Any]
+    columns: Mapping[str, Sequence[str]], order: Sequence[int], rows: int, spec: SubmissionFormat
 ) -> dict[str, list[str]]:
     """The cells of each id's rows, joined in file order. order: the id's number of each row, below `rows`."""
     separator = spec.get("separator") or (";" if spec["parse"] in ("spans", "rle") else " ")
@@ -199,7 +200,7 @@ def joined(
 
 
 def _joined_answers(
-    columns: Mapping[str, Sequence[str]], keys: Sequence[Key], spec: Mapping[str, Any]
+    columns: Mapping[str, Sequence[str]], keys: Sequence[Key], spec: TableFormat
 ) -> tuple[dict[str, list[str]], list[Key], list[str]]:
     """(columns, ids, targets) with one row per id: the targets' cells joined, the first cell of every other column.
 
@@ -219,7 +220,7 @@ def _joined_answers(
     return {**kept, **joined({target[0]: cells}, order, len(position), spec)}, list(position), target
 
 
-def _scored_rows(columns: Mapping[str, Sequence[str]], where: Sequence[Mapping[str, Any]]) -> Any:
+def _scored_rows(columns: Mapping[str, Sequence[str]], where: Sequence[RowCondition]) -> Any:
     """The indices of the scored rows, None for all; conditions apply in turn. Invalid when no row is left."""
     import numpy as np
 

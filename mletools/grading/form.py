@@ -8,8 +8,9 @@ cells, which the metric reads.
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
+from ..records.task import SubmissionFormat, Task
 from . import parsing
 from .answers import Key, all_numbers, keys_of, stack
 from .submission import check_ids, submitted_columns
@@ -26,7 +27,7 @@ class Form:
     checked. `numeric` and `several`: as in answers.Answers and submission.check_ids. `targets` must be finite numbers.
     """
 
-    spec: Mapping[str, Any]
+    spec: SubmissionFormat
     columns: list[str]
     known: AbstractSet[Key] | None
     needed: Collection[Key]
@@ -35,7 +36,7 @@ class Form:
     targets: list[str]
 
 
-def form_of(task: Mapping[str, Any], answers: bytes | None, sample: bytes | None) -> Form:
+def form_of(task: Task, answers: bytes | None, sample: bytes | None) -> Form:
     """The form of the submissions to a task, from its record, its answers and its sample submission, None where it has
     none. Files that are no CSV, or lack the columns of the ids, say nothing.
     """
@@ -76,7 +77,7 @@ def check_form(form: Form, content: bytes) -> None:
         asked = keys if spec.get("extra_rows") != "ignore" else [key for key in keys if key in form.known]
         check_ids(asked, form.known, form.needed, form.several, spec.get("most_rows"))
     if form.targets:
-        stack({name: columns[name] for name in form.targets}, spec, keys)
+        stack({name: columns[name] for name in form.targets}, cast(parsing.TableFormat, spec), keys)
 
 
 def _table(content: bytes | None) -> Columns | None:

@@ -1,15 +1,14 @@
 """Grades rollouts: a verdict on each submission, its reward, whether rewards leave a signal; ranks of other scores."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
-from ..records.rollout import HumanRank, RankRule
-from ..records.task import Task
+from ..records.rollout import Execution, Graded, HumanRank, RankRule, RewardRule, Rollout, SubmissionFile
+from ..records.task import Task, Thresholds
 from . import RunCode, check_task, grade, rewards, standing
 from .options import GradingOptions, read_weights
 from .private_data import check_data, inside, task_folder
@@ -28,13 +27,13 @@ class Grader:
     options: GradingOptions
     code_metrics: RunCode
 
-    def __call__(self, rollout: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, rollout: Rollout) -> Rollout:
         try:
             return self._graded(rollout)
         except OverflowError as error:  # JSON has whole numbers that no float can hold
             raise RecordError(f"a number in the record is too large: {error}") from error
 
-    def _graded(self, rollout: dict[str, Any]) -> dict[str, Any]:
+    def _graded(self, rollout: Rollout) -> Rollout:
         if "execution" not in rollout:
             raise RecordError('no "execution": was this written by mle-sandbox?')
         task, submission = rollout["task"], rollout["execution"]["submission"]
@@ -45,10 +44,8 @@ class Grader:
         value, rule = self._reward(rollout, graded)
         return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
 
-    def verdict(
-        self, task: Mapping[str, Any], content: Callable[[], bytes] | None, reason: str | None = None
-    ) -> dict[str, Any]:
-        """The fields of records.types.Grade but for the reward; without `content` invalid for `reason`.
+    def verdict(self, task: Task, content: Callable[[], bytes] | None, reason: str | None = None) -> Graded:
+        """The fields of a Grade but for the reward; without `content` invalid for `reason`.
 
         RecordError: the task's folder is not that of the record, or the metric fails.
         """
@@ -76,7 +73,7 @@ class Grader:
             "digest": digest,
         }
 
-    def _content(self, submission: dict[str, Any]) -> bytes:
+    def _content(self, submission: SubmissionFile) -> bytes:
         path = inside(self.data, submission["file"], "execution.submission.file")
         if os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path)):
             raise RecordError(f"{path}: is no file of mle-sandbox's")
@@ -88,11 +85,11 @@ class Grader:
             raise RecordError(f"{path}: is not the submission that mle-sandbox took out (its digest differs)")
         return content
 
-    def _reward(self, rollout: dict[str, Any], graded: dict[str, Any]) -> tuple[float | None, dict[str, Any]]:
+    def _reward(self, rollout: Rollout, graded: Graded) -> tuple[float | None, RewardRule]:
         """The reward, and the rule with what it read beside the verdict."""
         options, score, lower = self.options, graded["score"], graded["lower_is_better"]
         well_formed = rollout["stop_reason"] == "finished"
-        scale: dict[str, Any] = {}
+        scale: RewardRule = {}
         if options.scale_score == "thresholds":
             score, lower, scale = _scaled(score, graded["thresholds"]), False, {"scale": "thresholds"}
         if options.reward == "raw":
@@ -101,8 +98,13 @@ class Grader:
             failure, markers = options.failure_reward, len(rollout["execution"]["markers"])
             value = rewards.partial_credit(score, lower, markers, failure, options.marker_credit)
             clamped = score is not None and value != rewards.raw(score, lower)
-            how = {"rule": "partial-credit", "failure": failure, "markers": markers, "clamped": clamped}
-            return value, {**how, **scale}
+            return value, {
+                "rule": "partial-credit",
+                "failure": failure,
+                "markers": markers,
+                "clamped": clamped,
+                **scale,
+            }
         if options.reward == "human-rank":
             if graded["teams"] is None:
                 raise RecordError("--reward human-rank: the task has no leaderboard")
@@ -116,7 +118,7 @@ class Grader:
         return value, {"rule": "milestone", "format_rate": rate}
 
 
-def _scaled(score: float | None, thresholds: dict[str, float] | None) -> float | None:
+def _scaled(score: float | None, thresholds: Thresholds | None) -> float | None:
     """The score on the scale of the thresholds. RecordError: there are none, or they are equal."""
     if thresholds is None:
         raise RecordError("--scale-score thresholds: the task has neither thresholds nor a leaderboard")
@@ -126,7 +128,7 @@ def _scaled(score: float | None, thresholds: dict[str, float] | None) -> float |
         raise RecordError(f"--scale-score thresholds: {error}") from None
 
 
-def _why_no_submission(execution: dict[str, Any]) -> str:
+def _why_no_submission(execution: Execution) -> str:
     if execution["status"] == "no_code":
         return "the answer holds no single code block"
     problem = execution["submission_problem"] or "no submission.csv"
@@ -145,25 +147,25 @@ class Signal:
     rollouts, at least two, were clamped.
     """
 
-    _open: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _open: dict[str, list[tuple[float | None, bool]]] = field(default_factory=dict)
     _groups: int = 0
     _equal: int = 0
     _tasks: dict[str, tuple[int, int]] = field(default_factory=dict)  # (valid rollouts, clamped ones)
 
-    def add(self, rollout: Mapping[str, Any]) -> None:
+    def add(self, rollout: Rollout) -> None:
         clamped = bool(rollout["grade"]["reward"].get("clamped"))
         valid, before = self._tasks.get(rollout["task"]["id"], (0, 0))
         self._tasks[rollout["task"]["id"]] = (valid + rollout["grade"]["valid"], before + clamped)
         group = self._open.setdefault(rollout["group"], [])
-        group.append({"reward": rollout["reward"], "clamped": clamped})
+        group.append((rollout["reward"], clamped))
         if len(group) >= rollout["group_size"]:
             self._close(self._open.pop(rollout["group"]))
 
-    def _close(self, group: list[dict[str, Any]]) -> None:
+    def _close(self, group: list[tuple[float | None, bool]]) -> None:
         if len(group) > 1:
             self._groups += 1
-            equal = len({each["reward"] for each in group}) == 1
-            self._equal += equal and any(each["clamped"] for each in group)
+            equal = len({reward for reward, _ in group}) == 1
+            self._equal += equal and any(clamped for _, clamped in group)
 
     def warnings(self) -> Iterator[str]:
         """What clamping has cost, in words; call it once, at the end."""

@@ -7,15 +7,18 @@ score are dropped; scores are not rounded. Not covered: teams' names, dates, pri
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from ..records.csv_files import read_rows
 from ..records.errors import RecordError, ToolError
+from ..records.rollout import Medal
+from ..records.task import Thresholds
 
-MEDALS = ("gold", "silver", "bronze")
+MEDALS: tuple[Medal, ...] = ("gold", "silver", "bronze")
 
 
 def better(score: float, than: float, lower_is_better: bool) -> bool:
@@ -49,15 +52,13 @@ class Leaderboard:
     lower_is_better: bool
 
     @property
-    def thresholds(self) -> dict[str, float]:
+    def thresholds(self) -> Thresholds:
         """The score of each medal's last row, and the median of all scores."""
         import statistics
 
         rows = medal_rows(len(self.scores))
-        return {
-            "median": statistics.median(self.scores),
-            **{name: self.scores[rows[name] - 1] for name in reversed(MEDALS)},
-        }
+        bronze, silver, gold = (self.scores[rows[name] - 1] for name in ("bronze", "silver", "gold"))
+        return {"median": statistics.median(self.scores), "bronze": bronze, "silver": silver, "gold": gold}
 
     def position(self, score: float) -> int:
         """1 + the number of teams that are strictly better."""
@@ -103,9 +104,9 @@ def check_direction(scores: Sequence[float], lower_is_better: bool) -> None:
         )
 
 
-def check_thresholds(thresholds: Mapping[str, float], lower_is_better: bool) -> None:
+def check_thresholds(thresholds: Thresholds, lower_is_better: bool) -> None:
     """RecordError unless median, bronze, silver and gold are each strictly better than the one before."""
-    names = ("median", "bronze", "silver", "gold")
+    names: tuple[Literal["median", "bronze", "silver", "gold"], ...] = ("median", "bronze", "silver", "gold")
     for worse, best in pairwise(names):
         if not better(thresholds[best], thresholds[worse], lower_is_better):
             raise RecordError(
@@ -113,7 +114,7 @@ def check_thresholds(thresholds: Mapping[str, float], lower_is_better: bool) -> 
             )
 
 
-def medal(score: float, thresholds: Mapping[str, float], lower_is_better: bool) -> str | None:
+def medal(score: float, thresholds: Thresholds, lower_is_better: bool) -> Medal | None:
     """The best medal whose threshold `score` reaches; equality is enough, as in MLE-bench."""
     for name in MEDALS:
         if not better(thresholds[name], score, lower_is_better):

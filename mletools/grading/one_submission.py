@@ -7,6 +7,7 @@ from typing import Any
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id
 from ..records.options import option
+from ..records.rollout import Graded
 from ..records.task import Task
 from ..records.visible import visible_line
 from ..run import Run
@@ -74,12 +75,12 @@ def _task(run: Run, path: str, begins: str) -> Task:
     raise ToolError(f"{path}: holds {len(chosen)} tasks{what}; choose one with --id:\n  {named}")
 
 
-def lines(task: str, verdict: dict[str, Any], room: int = 80) -> list[str]:
+def lines(task: str, verdict: Graded, room: int = 80) -> list[str]:
     """The verdict for people, in `room` columns."""
     arrow = "lower is better" if verdict["lower_is_better"] else "higher is better"
     found = [("task", task), ("metric", f"{verdict['metric']}, {arrow}")]
     if not verdict["valid"]:
-        return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"])], room)
+        return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"] or "")], room)
     found += [("valid", "yes"), ("score", f"{verdict['score']:g}")]
     if verdict["thresholds"]:
         steps = ", ".join(f"{name} {value:g}" for name, value in verdict["thresholds"].items())

@@ -14,21 +14,42 @@ cell that it cannot read. Not covered: checks of the values, which metrics make.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+from ..records.task import SubmissionFormat
 from .alphabet import MISSING, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
 
-# A task's description of its cells: separator, items, fields, empty_marker, empty_ok, missing_as, range, labels;
-# booleans for answers; the answers' alphabet for submissions.
-Spec = Mapping[str, Any]
 # How pandas writes truth values; answers may hold them instead of numbers.
 BOOLEANS = {"True": "1", "False": "0"}
 # Longer whole numbers are never positions in an image or a text, and slow to parse.
 MOST_DIGITS = 18
 SHOWN = 50
 ANY = Alphabet(frozenset(), "any")
+
+
+class CellFormat(TypedDict, total=False):
+    """How cells are read: fields of the task's `submission`; booleans for answers; the answers' alphabet for submissions."""
+
+    labels: list[Any]
+    items: Literal["text", "whole"]
+    range: list[float | None]
+    empty_ok: bool
+    missing_as: str
+    separator: str
+    fields: list[str]
+    empty_marker: str
+    several_rows: bool
+    booleans: bool
+    alphabet: Alphabet
+
+
+class TableFormat(SubmissionFormat):
+    """How the columns of a table are read, and its cells: see CellFormat."""
+
+    booleans: NotRequired[bool]
+    alphabet: NotRequired[Alphabet]
 
 
 class BadCell(ValueError):
@@ -66,7 +87,7 @@ def canonical(cells: Sequence[str]) -> list[str]:
     return [labels[cell] for cell in cells]  # equal labels are one object, for fast comparison
 
 
-def number(cells: Sequence[str], spec: Spec) -> Any:
+def number(cells: Sequence[str], spec: CellFormat) -> Any:
     import numpy as np
 
     if spec.get("booleans"):
@@ -104,7 +125,7 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def label(cells: Sequence[str], spec: Spec) -> Any:
+def label(cells: Sequence[str], spec: CellFormat) -> Any:
     alphabet = spec.get("alphabet", ANY)
     values = read_labels(_without_missing(canonical(cells), spec), alphabet)
     if "labels" in spec:
@@ -124,12 +145,12 @@ def label(cells: Sequence[str], spec: Spec) -> Any:
     return _objects(values)
 
 
-def missing_cells(spec: Spec) -> frozenset[str]:
+def missing_cells(spec: CellFormat) -> frozenset[str]:
     """The spellings of an empty cell: in a submission those of pandas, except those that are answers."""
     return MISSING - spec["alphabet"].known if "alphabet" in spec else frozenset({""})
 
 
-def _without_missing(values: Sequence[str], spec: Spec) -> list[str]:
+def _without_missing(values: Sequence[str], spec: CellFormat) -> list[str]:
     """The labels; blank ones and spellings of an empty cell become ""."""
     spellings = missing_cells(spec)
     missing = {value for value in set(values) if not value.strip() or value in spellings}
@@ -143,10 +164,10 @@ def _objects(values: Sequence[Any]) -> Any:
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-def _each(read: Callable[[str, Spec], Any]) -> Callable[[Sequence[str], Spec], Any]:
+def _each(read: Callable[[str, CellFormat], Any]) -> Callable[[Sequence[str], CellFormat], Any]:
     """A column reader from a cell reader; empty cells (where allowed) and the empty marker are read as ""."""
 
-    def column(cells: Sequence[str], spec: Spec) -> Any:
+    def column(cells: Sequence[str], spec: CellFormat) -> Any:
         values = []
         marker = spec.get("empty_marker")
         missing = missing_cells(spec)
@@ -163,7 +184,7 @@ def _each(read: Callable[[str, Spec], Any]) -> Callable[[Sequence[str], Spec], A
     return column
 
 
-def _items(cell: str, spec: Spec) -> list[str]:
+def _items(cell: str, spec: CellFormat) -> list[str]:
     """The items of a cell. Two consecutive white-space separators enclose an empty item; without a separator, any run
     of white space separates items.
     """
@@ -181,7 +202,7 @@ def _items(cell: str, spec: Spec) -> list[str]:
     return items
 
 
-def _check_symbols(symbols: Sequence[str], spec: Spec) -> None:
+def _check_symbols(symbols: Sequence[str], spec: CellFormat) -> None:
     """ValueError for an item, or a box's label, that is not a stated label, or not whole where all answers are."""
     alphabet = spec.get("alphabet", ANY)
     if "labels" in spec and not alphabet.known.issuperset(symbols):
@@ -195,7 +216,7 @@ def _check_symbols(symbols: Sequence[str], spec: Spec) -> None:
                 raise ValueError(f"{shown(symbol)} is {kind_problem(alphabet)}")
 
 
-def _text(cells: Sequence[str], spec: Spec) -> Any:
+def _text(cells: Sequence[str], spec: CellFormat) -> Any:
     if not spec.get("empty_ok") and "" in cells:
         raise BadCell(list(cells).index(""), "empty")
     return _objects(list(cells))
@@ -210,7 +231,7 @@ def _whole(item: str) -> int:
         raise ValueError(f"{shown(item)} is not a whole number") from None
 
 
-def _rle(cell: str, spec: Spec) -> list[Any]:
+def _rle(cell: str, spec: CellFormat) -> list[Any]:
     """The runs of a mask; where an id may have several rows, one list of runs per mask."""
     if spec.get("several_rows"):
         return [_runs(part) for part in cell.split(";") if part.strip()]
@@ -237,7 +258,7 @@ def _wholes(items: Sequence[str]) -> list[int]:
 LISTED = str.maketrans({"[": " ", "]": " ", "'": " ", '"': " ", ",": ";"})
 
 
-def _spans(cell: str, spec: Spec) -> list[tuple[int, int]]:
+def _spans(cell: str, spec: CellFormat) -> list[tuple[int, int]]:
     spans = []
     for part in cell.translate(LISTED).split(";"):
         ends = part.split()
@@ -252,7 +273,7 @@ def _spans(cell: str, spec: Spec) -> list[tuple[int, int]]:
     return spans
 
 
-def _boxes(cell: str, spec: Spec) -> list[dict[str, Any]]:
+def _boxes(cell: str, spec: CellFormat) -> list[dict[str, Any]]:
     fields = spec["fields"]
     items = cell.split()
     if len(items) % len(fields):
@@ -293,7 +314,7 @@ def box(items: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-KINDS: dict[str, Callable[[Sequence[str], Spec], Any]] = {
+KINDS: dict[str, Callable[[Sequence[str], CellFormat], Any]] = {
     "number": number,
     "label": label,
     "text": _text,

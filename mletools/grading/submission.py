@@ -8,10 +8,11 @@ all (parsing.LIMITS), or a multiple of the answers'. Not covered: the cost of th
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, cast
 
+from ..records.task import SubmissionFormat
 from .answers import Answers, Key, Sizes, describe_key, joined, keys_of, stack
-from .parsing import ID_LIMIT, LIMITS, NO_LIMIT, Limit
+from .parsing import ID_LIMIT, LIMITS, NO_LIMIT, Limit, TableFormat
 from .table import Invalid, listed, read_table
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -22,7 +23,7 @@ TIMES_LONGEST, TIMES_TOTAL = 10, 3
 ROW_SUM_TOLERANCE = 1e-3
 
 
-def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, max_bytes: int = MAX_BYTES) -> Any:
+def read_submission(content: bytes, spec: SubmissionFormat, answers: Answers, max_bytes: int = MAX_BYTES) -> Any:
     """The submission's targets in the answers' row order, an array of shape (rows, targets). Invalid with a reason."""
     import numpy as np
 
@@ -45,7 +46,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
         keys, targets = list(answers.position), joined(targets, order, rows, spec)
     if len(content) > LIMITS[spec["parse"]].cell:
         _check_lengths(targets, LIMITS[spec["parse"]], answers.sizes, lambda at: f"row {describe_key(keys[at])}")
-    values = stack(targets, {**spec, "alphabet": answers.alphabet}, keys)
+    values = stack(targets, cast(TableFormat, {**spec, "alphabet": answers.alphabet}), keys)
     if "row_sum" in spec:
         _check_row_sum(values, spec["row_sum"], spec.get("row_sum_within", ROW_SUM_TOLERANCE), keys)
     if several:
@@ -56,7 +57,7 @@ def read_submission(content: bytes, spec: Mapping[str, Any], answers: Answers, m
 
 
 def submitted_columns(
-    content: bytes, spec: Mapping[str, Any], expected: Sequence[str], rows: int, several: bool
+    content: bytes, spec: SubmissionFormat, expected: Sequence[str], rows: int, several: bool
 ) -> dict[str, list[str]]:
     """The cells of the `expected` columns; `rows` ids are known, which may have `several` rows each. Invalid."""
     more = several or spec.get("extra_rows") == "ignore"
@@ -89,7 +90,7 @@ def _most(limit: int, answers: int) -> int:
     return limit if answers <= limit else 1 << (answers - 1).bit_length()
 
 
-def _keys(cells: Sequence[Sequence[str]], spec: Mapping[str, Any], answers: Answers) -> list[Key]:
+def _keys(cells: Sequence[Sequence[str]], spec: SubmissionFormat, answers: Answers) -> list[Key]:
     """The ids of the rows, in the answers' notation."""
     repeated = spec.get("repeated_ids", False)
     if len(cells) == 1 and not repeated and answers.position.keys() >= set(cells[0]):

@@ -5,7 +5,7 @@ Records may come from a stranger. Every record is checked when it is read (schem
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 from .errors import RecordError
 from .output import AnyRecord
@@ -74,7 +74,7 @@ def _submissions(record: Rollout) -> Iterator[tuple[str, str]]:
             yield f"{prefix}submission.file", own["file"]
 
 
-def private_files(task: Mapping[str, Any]) -> list[str]:
+def private_files(task: Task) -> list[str]:
     """The files of a task's folder that grading reads, relative to it."""
     metric = task["metric"]
     named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]

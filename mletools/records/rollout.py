@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from .common import Count, Id, LineageEntry, LongText, Name, NonNegative, Positive, Share
-from .task import Task
+from .task import Task, Thresholds
 
 CellStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
 ExecutionStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed", "no_code"]
@@ -453,6 +453,18 @@ class RewardRule(TypedDict):
     scale: NotRequired[Literal["thresholds"]]
     """The score was scaled: (score - median) / (gold - median)."""
 
+    markers: NotRequired[Count]
+    """Partial-credit: the reports that arrived."""
+
+    previous: NotRequired[float | None]
+    """Improvement: the score that the state had."""
+
+    well_formed: NotRequired[bool]
+    """Improvement: the rollout ended by itself."""
+
+    format_rate: NotRequired[Share]
+    """Milestone: the share of messages in the demanded format."""
+
 
 class Standing(TypedDict):
     """A submission's validity, score, medal and leaderboard position."""
@@ -466,7 +478,7 @@ class Standing(TypedDict):
     above_median: bool
     """Strictly; false without thresholds."""
 
-    thresholds: NotRequired[dict[str, float] | None]
+    thresholds: NotRequired[Thresholds | None]
     """Median, bronze, silver, gold: the task's own, or its leaderboard's."""
 
     position: NotRequired[Positive | None]

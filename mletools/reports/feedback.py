@@ -34,8 +34,8 @@ def gap_of(rollout: Rollout) -> Gap | None:
         return None
     shown = sum("shown_score" in turn for turn in rollout["turns"])
     sign, difference = -1 if grade["lower_is_better"] else 1, validated - score
-    thresholds = grade.get("thresholds") or {}
-    way = sign * (thresholds.get("gold", 0.0) - thresholds.get("median", 0.0))
+    thresholds = grade.get("thresholds")
+    way = sign * (thresholds["gold"] - thresholds["median"]) if thresholds else 0.0
     gap = sign * difference / way if way > 0 else math.nan
     return Gap(shown, gap if math.isfinite(gap) else None, sign * difference > 0)
 

@@ -340,7 +340,10 @@ class TaskEnvironment:
             failed |= verdict.metric_error is not None
         if failed:
             self._resources.metric_fails()
-        return {"validation": shown, "grade": cast(TurnGrade, {name: test[name] for name in VERDICT if name in test})}
+        return {
+            "validation": shown,
+            "grade": cast(TurnGrade, {name: value for name, value in test.items() if name in VERDICT}),
+        }
 
     def _verdict(self, task: Task, folder: Path, content: bytes) -> Verdict:
         if len(content) > MAX_BYTES:
