@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -96,17 +97,18 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     if chosen.html:
         return
     room = run.terminal_columns
+    records: list[Any]
     if chosen.compare:
         first, second = sets
-        record = compare(first, second, **chosen.comparison, seed=run.seed)
+        record = compare(first, second, **chosen.comparison(run.seed))
         records, text = [record], comparison(record, chosen.form, room)
     else:
         records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
         shown = partial(course, chosen.tables[0]) if chosen.tables else report
         text = shown(records, chosen.form, room)
     if chosen.as_json:
-        for record in records:
-            run.emit(record)
+        for each in records:
+            run.emit(each)
     else:
         run.emit_text(text + "\n")
 
@@ -118,8 +120,7 @@ def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet
         name: [line.record for line in run.lines("train_step", files=(path,))]
         for name, path in zip(labels(chosen.steps), chosen.steps, strict=True)
     }
-    settings = {**chosen.comparison, "seed": run.seed}
-    compared = [headline(sets[0], other, settings, chosen.by, run.say) for other in sets[1:]]
+    compared = [headline(sets[0], other, chosen.comparison(run.seed), chosen.quantity, run.say) for other in sets[1:]]
     headlines = [each for each in compared if each is not None]
     reasons = {
         name: [drop_reason(line.record) for line in run.lines("task", "reject", files=(path,), may_be_empty=True)]

@@ -8,27 +8,44 @@ this kind could.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypedDict
 
 from ..records.errors import ToolError
 from ..records.ids import content_id
-from .runs import MIXED, Grid, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
+from ..records.report import Comparison, TaskDifference
+from .runs import MIXED, Grid, Missing, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
 from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcombe_interval, paired_interval
 from .summary import RATES, mean_over_tasks
 
 TIE = 1e-9  # means this close are equal
-BY = {name: name.replace("-", "_") for name in ("reward", "score", "normalised", "human-rank", "medal", "valid")}
+By = Literal["reward", "score", "normalised", "human-rank", "medal", "valid"]
+Method = Literal["newcombe", "t", "bootstrap"]
+
+
+class ComparisonSettings(TypedDict, total=False):
+    """How two sets are compared: the arguments of `compare`."""
+
+    by: By
+    runs: int | None
+    missing: Missing
+    confidence: float
+    seed: int
+
+
+BY: dict[By, str] = {
+    name: name.replace("-", "_") for name in ("reward", "score", "normalised", "human-rank", "medal", "valid")
+}
 
 
 def compare(
     first: RunSet,
     second: RunSet,
-    by: str = "reward",
+    by: By = "reward",
     runs: int | None = None,
-    missing: str = "invalid",
+    missing: Missing = "invalid",
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Comparison:
     """The record of kind comparison of `second` against `first`, by one of BY.
 
     Tasks that only one set ran are listed and left out, whatever the policy for missing runs; so are tasks where a set
@@ -50,7 +67,9 @@ def compare(
         "second": second.label,
         "by": by,
         "tasks": tasks,
-        **{result: sum(row["result"] == result for row in tasks) for result in ("win", "tie", "loss")},
+        "win": sum(row["result"] == "win" for row in tasks),
+        "tie": sum(row["result"] == "tie" for row in tasks),
+        "loss": sum(row["result"] == "loss" for row in tasks),
         "difference_mean": mean(differences),
         "difference_ci": interval,
         "difference_method": method,
@@ -67,11 +86,9 @@ def compare(
     }
 
 
-def _paired(
-    sets: Sequence[RunSet], values: Sequence[Grid], by: str
-) -> tuple[list[dict[str, Any]], list[str], set[str]]:
+def _paired(sets: Sequence[RunSet], values: Sequence[Grid], by: By) -> tuple[list[TaskDifference], list[str], set[str]]:
     """For the tasks that both sets ran: rows of those with a mean in both, names of the others, the rows' metrics."""
-    rows: list[dict[str, Any]] = []
+    rows: list[TaskDifference] = []
     without, metrics = [], set()
     for task in all_tasks(sets):
         if not all(task in run_set.tasks for run_set in sets):
@@ -83,23 +100,23 @@ def _paired(
             without.append(task)
             continue
         difference = a - b if by == "score" and runs[0].lower_is_better else b - a
-        result = "tie" if abs(difference) <= TIE else "win" if difference > 0 else "loss"
+        result: Literal["win", "tie", "loss"] = "tie" if abs(difference) <= TIE else "win" if difference > 0 else "loss"
         rows.append({"task": task, "first": a, "second": b, "difference": difference, "result": result})
         metrics.add(metric)
     return rows, without, metrics
 
 
 def _interval(
-    tasks: Sequence[dict[str, Any]],
+    tasks: Sequence[TaskDifference],
     differences: Sequence[float],
     values: Sequence[Grid],
-    by: str,
+    by: By,
     confidence: float,
     seed: int,
-) -> tuple[Interval | None, str | None]:
+) -> tuple[Interval | None, Method | None]:
     """The interval of the mean difference and its method; (None, None) where the data allow none."""
     if BY[by] in RATES:
-        shares: list[float | None] = [mean([row[which] for row in tasks]) for which in ("first", "second")]
+        shares = [mean([row["first"] for row in tasks]), mean([row["second"] for row in tasks])]
         runs = [effective_runs([sum(map(bool, grid[row["task"]])) for row in tasks]) for grid in values]
         interval = newcombe_interval(shares[0], runs[0], shares[1], runs[1], confidence)
         return interval, "newcombe" if interval else None
@@ -107,7 +124,7 @@ def _interval(
     return interval, ("bootstrap" if len(differences) >= MANY else "t") if interval else None
 
 
-def _same_rule(sets: Sequence[RunSet], by: str) -> None:
+def _same_rule(sets: Sequence[RunSet], by: By) -> None:
     """ToolError unless one rule produced the compared quantity in all sets."""
     if by == "human-rank":
         rules = {rule for run_set in sets if (rule := human_rank_rule(run_set)) is not None}

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import cast
 
 from ..records.errors import OptionError
 from ..records.options import option
-from .comparison import BY
+from .comparison import BY, By, ComparisonSettings
 from .reading import labels
-from .runs import POLICIES, ROLES
+from .runs import POLICIES, ROLES, Missing
 from .table import FORMATS
 from .tables import COURSES
 
@@ -88,10 +88,19 @@ class ReportOptions:
         return bool(self.html or self.plots)
 
     @property
-    def comparison(self) -> dict[str, Any]:
+    def quantity(self) -> By | None:
+        """What `by` names."""
+        return cast(By | None, self.by)
+
+    def comparison(self, seed: int) -> ComparisonSettings:
         """The settings of `comparison.compare`, by name."""
-        settings = {"runs": self.runs, "missing": self.missing, "confidence": self.confidence}
-        return {"by": self.by or "reward", **settings}
+        return {
+            "by": self.quantity or "reward",
+            "runs": self.runs,
+            "missing": cast(Missing, self.missing),
+            "confidence": self.confidence,
+            "seed": seed,
+        }
 
     def names(self, files: Sequence[str]) -> Sequence[str]:
         """The name of each file's set. OptionError: two names are equal."""

@@ -7,7 +7,7 @@ should hold every repeat of every task. The others are missing, and the policy s
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ..records.errors import RecordError, ToolError
 from ..records.rollout import RewardRule, Rollout, Usage
@@ -21,7 +21,8 @@ from .usage import by_role
 
 MIXED = "mixed"
 KEPT = "kept"
-POLICIES = ("invalid", "ignore", "error")
+Missing = Literal["invalid", "ignore", "error"]
+POLICIES: tuple[Missing, ...] = get_args(Missing)
 QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
 )  # fmt: skip

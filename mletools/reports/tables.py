@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..records.report import Comparison
 from ..records.visible import visible_line
 from .comparison import BY
 from .summary import ALL, RATES
@@ -382,7 +383,7 @@ def course(name: str, rows: Sequence[Record], form: str = "text", room: int | No
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def comparison(record: Record, form: str = "text", room: int | None = None) -> str:
+def comparison(record: Comparison, form: str = "text", room: int | None = None) -> str:
     """A comparison as a table of its tasks, with the verdict and notes."""
     first, second, by = record["first"], record["second"], record["by"]
     digits = form_of(BY[by])
@@ -393,7 +394,7 @@ def comparison(record: Record, form: str = "text", room: int | None = None) -> s
         ("difference", "difference", f"+{digits}"),
         (f"{second} against {first}", "result", ""),
     )
-    table = Table.of(record["tasks"], columns, ("task",), "")
+    table = Table.of(map(dict, record["tasks"]), columns, ("task",), "")
     count = f"{len(table.rows)} task" + ("s" if len(table.rows) != 1 else "")
     lines = [
         f"by {by}, {second} against {first}: win {record['win']}, tie {record['tie']}, loss {record['loss']} of {count}; "
@@ -412,15 +413,15 @@ def comparison(record: Record, form: str = "text", room: int | None = None) -> s
     }
     lines += [f"left out, {words}: {', '.join(tasks)}" for words, tasks in left_out.items() if tasks]
     fields, policy = ("rollouts", "missing", "revealed"), record["missing_policy"]
-    counts = zip((first, second), *(record[name] for name in fields), strict=True)
+    counts = zip((first, second), record["rollouts"], record["missing"], record["revealed"], strict=True)
     sets = [dict(zip(("set", *fields), each, strict=True), missing_policy=policy) for each in counts]
     return document([table], [*lines, *_counts(sets)], form, room)
 
 
-def method(record: Record) -> str:
+def method(record: Comparison) -> str:
     """The method of a comparison's interval, in words."""
     return {
         "newcombe": "Newcombe over runs, paired by task",
         "t": "Student's t over tasks",
         "bootstrap": f"bootstrap over tasks, {record['resamples']} resamples, --seed {record['seed']}",
-    }[record["difference_method"]]
+    }[record["difference_method"] or ""]

@@ -27,7 +27,7 @@ from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables
 from .figure import Cell, Figure, inline, save
 from .figures import fields, figures
-from .headline import Makers, headline
+from .headline import Headline, Makers, headline
 
 __all__ = ["Page", "figures", "headline", "save"]
 WIDTH = 122  # columns of a rollout: prompts have 120, indented by 2
@@ -74,7 +74,7 @@ class Page:
         summaries: Sequence[Record],
         drawn: Sequence[Figure],
         version: str,
-        headlines: Sequence[Mapping[str, Any]] = (),
+        headlines: Sequence[Headline] = (),
         steps: Mapping[str, Sequence[TrainStep]] | None = None,
         written: Mapping[str, str] | None = None,
     ) -> Iterator[str]:

@@ -6,19 +6,20 @@ Not covered: the differences task by task as a figure (bars), the summaries of e
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Literal, TypedDict
 
 from ...records.errors import ToolError
+from ...records.report import Comparison
 from ...records.rollout import Rollout
 from ...records.visible import visible_line
-from ..comparison import BY, compare
+from ..comparison import BY, By, ComparisonSettings, compare
 from ..runs import RunSet
 from ..statistics import Interval, mean, newcombe_interval
 from ..summary import RATES
-from ..table import Record, Table, form_of, interval
+from ..table import Table, form_of, interval
 from ..tables import method
 
-NAMES = {  # of the quantities, the first that is not 0 in both sets decides
+NAMES: dict[By, str] = {  # of the quantities, the first that is not 0 in both sets decides
     "medal": "medals",
     "reward": "reward",
     "valid": "valid submissions",
@@ -30,18 +31,31 @@ MOST = 5  # changes of each kind
 FIRST = ("model", "scaffold", "file written")  # shown though they are the same
 
 
+class Headline(TypedDict):
+    """A comparison for the top of the page: the record, and its parts in words."""
+
+    record: Comparison
+    verdict: str
+    better: str
+    result: str
+    n: str
+    others: list[tuple[str, str]]
+    tasks: list[tuple[str, str]]
+    shares: list[tuple[str, str]]
+
+
 def headline(
-    first: RunSet, second: RunSet, settings: Mapping[str, Any], by: str | None, say: Callable[[str], None]
-) -> dict[str, Any] | None:
+    first: RunSet, second: RunSet, settings: ComparisonSettings, by: By | None, say: Callable[[str], None]
+) -> Headline | None:
     """The comparison of `second` with `first` for the page; None, and `say` gets the reason, if there is none.
 
     settings: of `compare`, by name; by: the quantity that decides, else the first of NAMES that is not 0 in both.
     `record` of the result is the comparison by that quantity.
     """
-    records = {}
+    records: dict[By, Comparison] = {}
     for quantity in dict.fromkeys((*((by,) if by else ()), *NAMES)):
         try:
-            record = compare(first, second, **{**settings, "by": quantity})
+            record = compare(first, second, **ComparisonSettings(**{**settings, "by": quantity}))
         except ToolError as error:  # rewards or human ranks of two rules
             if quantity == by:
                 say(f"{second.label} is not compared with {first.label} by {by}: {error}")
@@ -57,10 +71,12 @@ def headline(
     main = records.pop(decides)
     counts = " and ".join(f"{len(run_set.runs):,}" for run_set in (first, second))
     tasks, ends = len(main["tasks"]), main["difference_ci"]
-    better = "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
+    better: Literal["", "first", "second"] = (
+        "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
+    )
     verdict = f"No clear difference between {main['first']} and {main['second']}"
     if better:
-        verdict = f"{main[better]} is better than {main['first' if better == 'second' else 'second']}"
+        verdict = f"{main[better]} is better than {main['second' if better == 'first' else 'first']}"
     how = f"Interval: {method(main)}." if ends else "No interval: too few tasks, or all differ by as much."
     return {
         "record": main,
@@ -79,26 +95,29 @@ def headline(
     }
 
 
-def _present(record: Record) -> bool:
+def _present(record: Comparison) -> bool:
     return any(row["first"] or row["second"] for row in record["tasks"])
 
 
-def _words(record: Record) -> str:
+def _words(record: Comparison) -> str:
     """`16.0 → 39.5 %, +23.4 points, 95 % CI 12.5 to 34.4, paired by task`"""
-    first, second = (mean([row[name] for row in record["tasks"]]) or 0.0 for name in ("first", "second"))
-    words, ends = _change(record["by"], first, second, record["difference_mean"]), record["difference_ci"]
+    first, second = (
+        mean([row["first"] for row in record["tasks"]]) or 0.0,
+        mean([row["second"] for row in record["tasks"]]) or 0.0,
+    )
+    words, ends = _change(record["by"], first, second, record["difference_mean"] or 0.0), record["difference_ci"]
     level = f", {100 * record['confidence']:.4g} % CI {_ends(record['by'], ends)}" if ends else ""
     return f"{words}{level}, paired by task"
 
 
-def _change(by: str, first: float, second: float, difference: float) -> str:
+def _change(by: By, first: float, second: float, difference: float) -> str:
     if BY[by] in RATES:
         return f"{100 * first:.1f} → {100 * second:.1f} %, {100 * difference:+.1f} points"
     form = form_of(BY[by])
     return f"{first:{form}} → {second:{form}}, {difference:+{form}}"
 
 
-def _ends(by: str, ends: Interval) -> str:
+def _ends(by: By, ends: Interval) -> str:
     return interval([100 * end for end in ends], ".1f") if BY[by] in RATES else interval(ends, form_of(BY[by]))
 
 
