@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...records.errors import RecordError
+from ...records.task import MetricSpec
 from . import (  # noqa: F401
     boxes,
     boxes3d,
@@ -56,7 +57,7 @@ def lower_is_better(name: str) -> bool:
     return find(name).lower_is_better
 
 
-def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
+def check(spec: MetricSpec, parse: str, answer_parse: str) -> None:
     """RecordError unless `spec`, the metric part of a task record, is valid."""
     metric = find(spec["name"])
     if spec["lower_is_better"] != metric.lower_is_better:
@@ -84,7 +85,7 @@ def check(spec: Mapping[str, Any], parse: str, answer_parse: str) -> None:
         raise RecordError(f"{metric.name} takes all target columns together; leave metric.columns out")
 
 
-def score(spec: Mapping[str, Any], truth: Any, guess: Any, inputs: Mapping[str, Any]) -> float:
+def score(spec: MetricSpec, truth: Any, guess: Any, inputs: Mapping[str, Any]) -> float:
     """The metric `spec` of `guess` against `truth`, numpy arrays of parsed cells of shape (rows, targets).
 
     `inputs` are the values of registry.INPUTS. Undefined where the metric has no value for these predictions, Unsuited
