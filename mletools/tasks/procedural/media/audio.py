@@ -17,6 +17,8 @@ from scipy.ndimage import gaussian_filter1d, maximum_filter1d, uniform_filter1d
 
 from ...dataset import Asset, Target
 from ...table import Column, fixed
+from ..arrays import Array, Rng
+from ..scenario import Scenario
 from ..world import Category, Dense, Number, Rendered
 from .common import (
     Menu,
@@ -65,7 +67,7 @@ TREMOLO_DEPTH = 0.4
 BURST_HZ, BURST_WIDTH, BURST_SECONDS = 3300.0, 80.0, 0.06
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
     """Five or six properties of the sound, and the course of its loudness."""
     names = shuffled(list(NUMBERS), rng)[: 5 + int(rng.randint(2))]
     numbers = draw_numbers(NUMBERS, names, WHOLE, rows, rng)
@@ -73,7 +75,7 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
+    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
 ) -> Rendered:
     """A WAV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     values = number_values(NUMBERS, factors, WHOLE, rng)
@@ -108,7 +110,7 @@ def _turns(pitch: Any, glide: Any) -> Any:
     return pitch[:, None] * time + glide[:, None] * (time**2 - SECONDS * time) / 2
 
 
-def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
+def _sound(values: Mapping[str, Array], envelope: Any, rng: Rng) -> Any:
     """(rows, LENGTH) between -1 and 1, from the factors' values in their units and the codes of the envelope."""
     rows, time = len(envelope), np.arange(LENGTH) / RATE
     turns, fall = _turns(values["audio_pitch"], values["audio_glide"]), values["audio_overtones"][:, None]
@@ -132,7 +134,7 @@ def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
     return np.round(level * loudness / np.max(np.abs(level), axis=1, keepdims=True), 9)
 
 
-def _clicks(count: Any, rng: Any) -> Any:
+def _clicks(count: Any, rng: Rng) -> Any:
     """So many clicks of three samples each, at drawn times that do not touch: (rows, LENGTH)."""
     level = np.zeros((len(count), LENGTH + 3))
     for row, clicks in zip(level, np.rint(count).astype(int), strict=True):
@@ -143,7 +145,7 @@ def _clicks(count: Any, rng: Any) -> Any:
     return level[:, :LENGTH]
 
 
-def spoil(level: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def spoil(level: Any, mutations: Mapping[str, float], rng: Rng) -> Any:
     """`level` (rows, LENGTH) after the mutations, in the order of a recording chain."""
     return np.round(apply_steps(FAULTS, level, mutations, rng), 9)
 
@@ -157,7 +159,7 @@ def _loudness(level: Any) -> Any:
     return np.sqrt(np.mean(level**2, axis=1, keepdims=True))
 
 
-def _echo(level: Any, strength: float, rng: Any) -> Any:
+def _echo(level: Any, strength: float, rng: Rng) -> Any:
     delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=len(level))
     gain = strength * rng.uniform(0.3, 0.9, size=len(level))
     padded = np.zeros((len(level), LENGTH))
@@ -166,34 +168,34 @@ def _echo(level: Any, strength: float, rng: Any) -> Any:
     return (level + padded) / (1 + gain[:, None])
 
 
-def _noise(level: Any, strength: float, rng: Any) -> Any:
+def _noise(level: Any, strength: float, rng: Rng) -> Any:
     """Noise whose power falls with the frequency, by a power of it that is drawn once."""
     weight = (1 + np.fft.rfftfreq(LENGTH, 1 / RATE) / 200) ** -rng.uniform(0.2, 1.0)
     noise = _filtered(rng.normal(size=level.shape), weight / np.sqrt(np.mean(weight**2)))
     return level + strength * rng.uniform(0.2, 1.0, size=(len(level), 1)) * _loudness(level) * noise
 
 
-def _hum(level: Any, strength: float, rng: Any) -> Any:
+def _hum(level: Any, strength: float, rng: Rng) -> Any:
     time, starts = np.arange(LENGTH) / RATE, rng.uniform(size=(3, len(level), 1))
     wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
     return level + strength * rng.uniform(0.4, 1.5, size=(len(level), 1)) * _loudness(level) * wave
 
 
-def _gain(level: Any, strength: float, rng: Any) -> Any:
+def _gain(level: Any, strength: float, rng: Rng) -> Any:
     rows = len(level)
     late = np.arange(LENGTH) >= rng.randint(LENGTH // 6, 5 * LENGTH // 6, size=(rows, 1))
     factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
     return np.where(late == (rng.uniform(size=(rows, 1)) < 0.5), factor, 1.0) * level
 
 
-def _clip(level: Any, strength: float, rng: Any) -> Any:
+def _clip(level: Any, strength: float, rng: Rng) -> Any:
     """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
     loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
     top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
     return np.clip(level, -top, top)
 
 
-def _dropouts(level: Any, strength: float, rng: Any) -> Any:
+def _dropouts(level: Any, strength: float, rng: Rng) -> Any:
     silent = np.zeros(level.shape, dtype=bool)
     for _ in range(2 + int(6 * strength)):
         start = rng.randint(LENGTH, size=(len(level), 1))
@@ -202,7 +204,7 @@ def _dropouts(level: Any, strength: float, rng: Any) -> Any:
     return np.where(silent, 0.0, level)
 
 
-def _narrow(level: Any, strength: float, rng: Any) -> Any:
+def _narrow(level: Any, strength: float, rng: Rng) -> Any:
     top = 2800 - 1500 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
     passes = 1 / (1 + (np.fft.rfftfreq(LENGTH, 1 / RATE) / top) ** 16)
     weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
@@ -210,7 +212,7 @@ def _narrow(level: Any, strength: float, rng: Any) -> Any:
 
 
 # From the room to the file.
-FAULTS: dict[str, Callable[[Any, float, Any], Any]] = {
+FAULTS: dict[str, Callable[[Any, float, Rng], Any]] = {
     "echo": _echo,
     "background_noise": _noise,
     "hum": _hum,
@@ -257,7 +259,7 @@ CLICK_RATIO = 5.0
 WINDOW, HOP, PADDED = 512, 256, 2048
 
 
-def measure(samples: Any) -> dict[str, Any]:
+def measure(samples: Any) -> dict[str, Array]:
     """Each factor in its own unit, (rows,), and codes of the envelope, from 16 bit samples (rows, LENGTH)."""
     level = (samples / FULL).astype(np.float32)
     clicks, cleaned = _find_clicks(level / (_loudness(level) + np.float32(1e-9)))
@@ -386,9 +388,7 @@ class Wave:
     guess: Callable[[Any, Any, Any], Any]
 
 
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """Recordings of one drawn family of waves, with a gap a recording whose samples are asked for."""
     units = int(rng.randint(24, 33))
     family = pick(list(WAVES), rng)
@@ -450,14 +450,14 @@ def _nearby(heard: Any, at: Any) -> Any:
     return np.round(np.stack([0 * straight + place, straight, cubic, *sides, loud], axis=2), 6)
 
 
-def _tones(rows: int, rng: Any) -> Wave:
+def _tones(rows: int, rng: Rng) -> Wave:
     ratios = [1.0, round(float(rng.uniform(1.6, 2.6)), 3), round(float(rng.uniform(3.2, 4.8)), 3)]
     words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
     sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * rng.uniform(0.7, 1.3, size=(3, rows, 1))
     return _chord(ratios, sizes, (110.0, 220.0), 0.0, words, rng)
 
 
-def _tremolo(rows: int, rng: Any) -> Wave:
+def _tremolo(rows: int, rng: Rng) -> Wave:
     """A swelling tone is three tones; the outer two are of one size."""
     part, depth = int(rng.randint(3, 8)), rng.uniform(0.5, 0.9, size=rows) / 2
     words = f"a tone that swells and fades once in {part} of its periods"
@@ -465,7 +465,7 @@ def _tremolo(rows: int, rng: Any) -> Wave:
     return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, (180.0, 440.0), 0.0, words, rng)
 
 
-def _glide(rows: int, rng: Any) -> Wave:
+def _glide(rows: int, rng: Rng) -> Wave:
     rate = round(float((1 if rng.randint(2) else -1) * rng.uniform(80, 200)), 1)
     words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
     sizes = np.stack([np.ones((rows, 1)), rng.uniform(0.3, 0.7, size=(rows, 1))])
@@ -473,7 +473,7 @@ def _glide(rows: int, rng: Any) -> Wave:
 
 
 def _chord(
-    ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Any
+    ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Rng
 ) -> Wave:
     """Tones at `ratios` of a pitch between `pitches`, which changes by `rate` Hz a second; `sizes` (tones, rows, 1)."""
     rows, time = sizes.shape[1], np.arange(LENGTH) / RATE
@@ -510,13 +510,13 @@ def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
     return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
 
 
-def _murmur(rows: int, length: int, rng: Any) -> Any:
+def _murmur(rows: int, length: int, rng: Rng) -> Any:
     """Noise (rows, length) without high tones, of deviation 1."""
     noise = gaussian_filter1d(rng.normal(size=(rows, length)), 5, axis=1, mode="wrap")
     return noise / noise.std(axis=1, keepdims=True)
 
 
-def _repeat(rows: int, rng: Any) -> Wave:
+def _repeat(rows: int, rng: Rng) -> Wave:
     """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
     period, sign = int(rng.randint(140, 320)), 1 if rng.randint(2) else -1
     keep = round(sign * float(rng.uniform(0.96, 0.99)), 3)
@@ -530,7 +530,7 @@ def _repeat(rows: int, rng: Any) -> Wave:
     return Wave(clean, words, guess)
 
 
-def _mirror(rows: int, rng: Any) -> Wave:
+def _mirror(rows: int, rng: Rng) -> Wave:
     """Noise whose second half is the first one played backwards."""
     sign, middle = 1 if rng.randint(2) else -1, LENGTH // 2 + int(rng.randint(-40, 41))
     words = f"from sample {middle} on the recording is {'' if sign > 0 else 'minus '}the part before it, backwards"

@@ -16,6 +16,8 @@ from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, unifor
 from ...dataset import Asset, Target
 from ...forms import rle
 from ...table import Column, Rejected
+from ..arrays import Array, Rng
+from ..scenario import Scenario
 from ..world import Category, Dense, Number, Rendered
 from .common import (
     Menu,
@@ -79,7 +81,7 @@ class Look:
         return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
     """Five or six numbers of the scene and the marker's shape, at times its quadrant; a tint in colour pictures only."""
     names = [name for name in shuffled(list(NUMBERS), rng) if name != TINT or scenario["image"]["channels"] == 3]
     numbers = draw_numbers(NUMBERS, names[: 5 + int(rng.randint(2))], WHOLE, rows, rng)
@@ -91,7 +93,7 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
+    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
 ) -> Rendered:
     """One PNG a sample, of one size, spoiled by `mutations` (name: strength between 0 and 1)."""
     rows, names = row_count(factors), {factor.name for factor in factors}
@@ -154,7 +156,7 @@ def smooth(fields: Any, sigma: Any) -> Any:
     )
 
 
-def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng: Any) -> Any:
+def _paint(look: Look, values: Mapping[str, Array], shape: Any, quadrant: Any, rng: Rng) -> Any:
     """Pictures of shape (rows, side, side, channels) for values of all NUMBERS, codes of the marker and its quadrant."""
     rows, side = len(shape), look.side
     value = {name: each[:, None, None] for name, each in values.items()}
@@ -179,7 +181,7 @@ def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng
     return np.stack([grey + shade[at] + weight * tint for at, weight in enumerate((0.5, 0.0, -0.5))], axis=-1)
 
 
-def _spots(look: Look, values: Mapping[str, Any], quadrant: Any, rng: Any) -> Any:
+def _spots(look: Look, values: Mapping[str, Array], quadrant: Any, rng: Rng) -> Any:
     """How far a spot covers each pixel, 0 to 1: round spots in drawn cells of the grid outside of the marker's quadrant."""
     cell, at = look.side / GRID, np.arange(look.side)
     down, across = np.divmod(np.arange(GRID * GRID), GRID)
@@ -209,7 +211,7 @@ def _stamp(shape: str, size: int) -> Any:
     }[shape].astype(float)
 
 
-def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
+def _markers(look: Look, shape: Any, quadrant: Any, rng: Rng) -> Any:
     """The marker of each picture, 0 to 1, at a drawn place inside its quadrant: (rows, side, side)."""
     stamps, half = look.stamps, look.side // 2
     size = stamps.shape[1]
@@ -220,12 +222,12 @@ def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
     return painted
 
 
-def flawed(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def flawed(pictures: Any, mutations: Mapping[str, float], rng: Rng) -> Any:
     """The pictures (rows, side, side, channels) after the mutations but rotation, in the order of FLAWS."""
     return apply_steps(FLAWS, pictures, mutations, rng)
 
 
-def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def turned(pictures: Any, mutations: Mapping[str, float], rng: Rng) -> Any:
     """The pictures, a share of them turned by quarter turns where "rotation" is among the mutations."""
     if "rotation" not in mutations:
         return pictures
@@ -234,11 +236,11 @@ def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     return np.stack([np.rot90(picture, count) for picture, count in zip(pictures, turns, strict=True)])
 
 
-def _blur(pictures: Any, strength: float, rng: Any) -> Any:
+def _blur(pictures: Any, strength: float, rng: Rng) -> Any:
     return smooth(pictures, 0.2 + strength * rng.uniform(0.1, 0.6, size=len(pictures)))
 
 
-def _motion(pictures: Any, strength: float, rng: Any) -> Any:
+def _motion(pictures: Any, strength: float, rng: Rng) -> Any:
     """The mean over one to three positions of the camera, across in one half of the pictures, down in the other."""
     steps = 1 + rng.randint(2 + (strength > 0.6), size=len(pictures))
     axes = rng.randint(2, size=len(pictures))
@@ -246,12 +248,12 @@ def _motion(pictures: Any, strength: float, rng: Any) -> Any:
     return np.stack(shaken)
 
 
-def _noise(pictures: Any, strength: float, rng: Any) -> Any:
+def _noise(pictures: Any, strength: float, rng: Rng) -> Any:
     level = rng.uniform(0.005, 0.02 + 0.04 * strength, size=(len(pictures), 1, 1, 1))
     return pictures + level * rng.normal(size=pictures.shape)
 
 
-def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
+def _occlude(pictures: Any, strength: float, rng: Rng) -> Any:
     side, found = pictures.shape[1], pictures.copy()
     for picture in found:
         high, wide = (round(side * rng.uniform(0.1, 0.18 + 0.12 * strength)) for _ in range(2))
@@ -260,29 +262,29 @@ def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
     return found
 
 
-def _brightness(pictures: Any, strength: float, rng: Any) -> Any:
+def _brightness(pictures: Any, strength: float, rng: Rng) -> Any:
     gain, shift = rng.uniform(-1, 1, size=(2, len(pictures), 1, 1, 1)) * strength
     return np.clip(0.5 + np.exp(0.3 * gain) * (pictures - 0.5) + 0.12 * shift, 0, 1)
 
 
-def _vignette(pictures: Any, strength: float, rng: Any) -> Any:
+def _vignette(pictures: Any, strength: float, rng: Rng) -> Any:
     at = np.linspace(-1, 1, pictures.shape[1])
     far = (at[:, None] ** 2 + at[None, :] ** 2) / 2
     return pictures * (1 - strength * rng.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
 
 
-def _levels(pictures: Any, strength: float, rng: Any) -> Any:
+def _levels(pictures: Any, strength: float, rng: Rng) -> Any:
     steps = 16 - round(8 * strength)
     return np.rint(np.round(np.clip(pictures, 0, 1) * steps, 6)) / steps
 
 
-def _pepper(pictures: Any, strength: float, rng: Any) -> Any:
+def _pepper(pictures: Any, strength: float, rng: Rng) -> Any:
     struck = rng.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
     white = rng.randint(2, size=pictures.shape[:3]).astype(float)
     return np.where(struck[..., None], white[..., None], pictures)
 
 
-def _dead(pictures: Any, strength: float, rng: Any) -> Any:
+def _dead(pictures: Any, strength: float, rng: Rng) -> Any:
     found = pictures.copy()
     for picture in found:
         dead = rng.uniform(size=len(picture)) < 0.01 + 0.04 * strength
@@ -290,7 +292,7 @@ def _dead(pictures: Any, strength: float, rng: Any) -> Any:
     return found
 
 
-FLAWS: dict[str, Callable[[Any, float, Any], Any]] = {
+FLAWS: dict[str, Callable[[Any, float, Rng], Any]] = {
     "vignette": _vignette,
     "blur": _blur,
     "motion_blur": _motion,
@@ -350,7 +352,7 @@ SPOT_SHRINK, SPOT_OFFSET = 0.54, -4.0
 SYMMETRY_SHRINK = 0.67
 
 
-def measure(look: Look, pixels: Any) -> dict[str, Any]:
+def measure(look: Look, pixels: Any) -> dict[str, Array]:
     """Each of NUMBERS in its unit (the tint only of colour pictures) and codes of the categories, (rows,) each."""
     colours = mended(pixels / 255.0)
     grey = colours.mean(axis=3)
@@ -426,7 +428,7 @@ def plane_waves(side: int, frequency: Any, degrees: Any) -> Any:
     return (2 * np.pi * frequency[:, None, None] * along).reshape(len(frequency), -1)
 
 
-def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
+def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Array], Array]:
     """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
     frequency, angle, waves = candidates
     rows, side = level.shape[:2]
@@ -520,9 +522,7 @@ FORMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def segmentation(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def segmentation(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """Masks of pictures of 18 or 20 pixels a side: one unit a pixel, in row-major order."""
     side, form = pick(MASK_SIDES, rng), pick(list(FORMS), rng)
     # What brightness alone decides is no texture: it comes second, or not at all.
@@ -572,7 +572,7 @@ def segmentation(
     )
 
 
-def _regions(rows: int, side: int, rng: Any) -> Any:
+def _regions(rows: int, side: int, rng: Rng) -> Any:
     """The number of each pixel's region, (rows, side, side): the nearest of four drawn centres."""
     places = np.array([[0.25, 0.25, 0.75, 0.75], [0.25, 0.75, 0.25, 0.75]])
     down, across = places[:, None, :] + rng.uniform(-0.17, 0.17, size=(2, rows, 4))
@@ -587,7 +587,7 @@ def _spread(values: Any, region: Any) -> Any:
     return values[np.arange(len(region))[:, None, None], region]
 
 
-def _paint_regions(region: Any, has: Mapping[str, Any], channels: int, rng: Any) -> Any:
+def _paint_regions(region: Any, has: Mapping[str, Array], channels: int, rng: Rng) -> Any:
     rows, side = region.shape[:2]
     own = {}
     for name, trait in TRAITS.items():
@@ -620,7 +620,7 @@ def _plain_pixels(pixels: Any) -> Any:
     return np.round(features.reshape(len(grey), len(at) ** 2, -1), 6)
 
 
-def _measure_traits(pixels: Any) -> dict[str, Any]:
+def _measure_traits(pixels: Any) -> dict[str, Array]:
     """How much of each trait the surroundings of each pixel show, (rows, side, side), any scale."""
     grey = mended(pixels / 255.0).mean(axis=3)
     level = smooth(grey, 2.0)
@@ -659,7 +659,7 @@ def _measure_traits(pixels: Any) -> dict[str, Any]:
     }
 
 
-def _right_pixels(seen: Mapping[str, Any], first: str, second: str, form: str) -> Any:
+def _right_pixels(seen: Mapping[str, Array], first: str, second: str, form: str) -> Any:
     """(rows, pixels, k): the traits of the rule, and the rule over them, each squeezed between 0 and 1."""
     squeezed = {}
     for name in dict.fromkeys([first, second]):
@@ -705,9 +705,7 @@ class Texture:
     guess: Callable[[Any], Any]
 
 
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """The 25 grey values of a hidden square of 5 x 5 pixels, which lies at one place in all (grey) pictures of a task."""
     side = pick(GAP_SIDES, rng)
     # Inside one quarter of the picture, and not at its edge.
@@ -779,18 +777,18 @@ def _fit(seen: Any, hole: Hole, phases: Any) -> Any:
     return (bases[:, hole.units][best] @ weights)[:, :, 0]
 
 
-def _stripes(rows: int, hole: Hole, rng: Any) -> Texture:
+def _stripes(rows: int, hole: Hole, rng: Rng) -> Texture:
     words = "straight stripes, a sine whose period, direction and phase differ from picture to picture, run through"
     return _striped(rows, hole, [0.0], words, rng)
 
 
-def _crossing(rows: int, hole: Hole, rng: Any) -> Texture:
+def _crossing(rows: int, hole: Hole, rng: Rng) -> Texture:
     turn = float(pick([60, 75, 90], rng))
     words = f"two sets of stripes of one period cross at {turn:.0f} degrees; period and direction differ from picture to picture"
     return _striped(rows, hole, [0.0, turn], words, rng)
 
 
-def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) -> Texture:
+def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Rng) -> Texture:
     """Sets of stripes of one period, at `turns` degrees to the first."""
     frequency, degrees = rng.uniform(*FREQUENCIES, size=rows), rng.uniform(0, 180, size=rows)
     fields = sum(
@@ -806,7 +804,7 @@ def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) ->
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _rings(rows: int, hole: Hole, rng: Any) -> Texture:
+def _rings(rows: int, hole: Hole, rng: Rng) -> Texture:
     centre = [round(float(each), 1) for each in rng.uniform(0, hole.side - 1, size=2)]
     at = np.arange(hole.side)
     away = np.hypot(at[:, None] - centre[0], at[None, :] - centre[1]).ravel()[None, :] / hole.side
@@ -829,7 +827,7 @@ def _normed(fields: Any) -> Any:
     return fields / fields.std(axis=(1, 2), keepdims=True)
 
 
-def _tiles(rows: int, hole: Hole, rng: Any) -> Texture:
+def _tiles(rows: int, hole: Hole, rng: Rng) -> Texture:
     down, across = (int(each) for each in rng.randint(GAP, GAP + 3, size=2))
     # Smoothed across its own edges, so that tiles have no seams.
     motif = _normed(gaussian_filter(rng.normal(size=(rows, down, across)), 0.8, axes=(1, 2), mode="wrap"))
@@ -853,7 +851,7 @@ REFLECTIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 )
 
 
-def _mirror(rows: int, hole: Hole, rng: Any) -> Texture:
+def _mirror(rows: int, hole: Hole, rng: Rng) -> Texture:
     words, flip = pick(REFLECTIONS, rng)
     sign = 1 if rng.randint(2) else -1
     field = smooth(rng.normal(size=(rows, hole.side, hole.side)), 1.1)

@@ -14,6 +14,8 @@ import numpy as np
 
 from ...dataset import Asset, Target
 from ...table import Column, csv_bytes, fixed
+from ..arrays import Array, Rng
+from ..scenario import Named, Scenario
 from ..world import Category, Dense, Number, Rendered
 from .common import Menu, codes, draw_numbers, least_squares, measured_places, number_values, pick, shuffled
 
@@ -52,7 +54,7 @@ SHAPES = ("sine", "sawtooth", "square", "twin")
 WHOLE = {"series_spike_count"}
 
 
-def _menu(scenario: Mapping[str, Any]) -> Menu:
+def _menu(scenario: Scenario) -> Menu:
     series = scenario["series"]
     span, season = series["high"] - series["low"], series["season"]
     length, decimals = LENGTHS[season], series["decimals"] + 1
@@ -66,7 +68,7 @@ def _menu(scenario: Mapping[str, Any]) -> Menu:
     }
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
     """Five or six properties of the series and the shape of its season."""
     menu = _menu(scenario)
     names = shuffled(list(menu), rng)[: 5 + int(rng.randint(2))]
@@ -74,7 +76,7 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
 
 
 def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
+    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
 ) -> Rendered:
     """A CSV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     scale, season = Scale.of(scenario), scenario["series"]["season"]
@@ -94,7 +96,7 @@ def render(
 
 
 def file_notes(
-    scenario: Mapping[str, Any], steps: int, mutations: Mapping[str, float], remarks: Sequence[str] = ()
+    scenario: Scenario, steps: int, mutations: Mapping[str, float], remarks: Sequence[str] = ()
 ) -> list[str]:
     """What a file holds, in sentences."""
     series = scenario["series"]
@@ -119,7 +121,7 @@ def season_shape(shape: str, turns: Any) -> Any:
     return (np.cos(4 * np.pi * place) + 0.4 * np.cos(2 * np.pi * place)) / 1.2
 
 
-def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, rng: Any) -> Any:
+def _course(sizes: Mapping[str, Array], shape: Any, season: int, length: int, rng: Rng) -> Any:
     """(rows, length) as shares of the range, from the factors' sizes (shares, steps, numbers) and the codes of the shape."""
     rows, step = len(shape), np.arange(length)
     size = {name: value[:, None] for name, value in sizes.items()}
@@ -152,7 +154,7 @@ class Scale:
     decimals: int
 
     @classmethod
-    def of(cls, scenario: Mapping[str, Any]) -> "Scale":
+    def of(cls, scenario: Scenario) -> "Scale":
         series = scenario["series"]
         return cls(float(series["low"]), float(series["high"]), int(series["decimals"]))
 
@@ -179,10 +181,10 @@ class Beside:
 
 
 def write_files(
-    scenario: Mapping[str, Any],
+    scenario: Scenario,
     values: Any,
     faults: Mapping[str, float],
-    rng: Any,
+    rng: Rng,
     beside: Beside | None = None,
     empty: Any = None,
 ) -> list[bytes]:
@@ -218,7 +220,7 @@ def write_files(
 
 
 def _measured_badly(
-    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Any
+    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Rng
 ) -> tuple[Any, Any, Any]:
     """(values, their moments in steps, the second column), after the faults of the sensor."""
     rows, length = values.shape
@@ -247,7 +249,7 @@ def _each(moments: Any, step: Any) -> list[tuple[Any, Any]]:
     return [(row, step) for row in moments]
 
 
-def _reordered(lines: list[list[str]], faults: Mapping[str, float], rng: Any) -> list[list[str]]:
+def _reordered(lines: list[list[str]], faults: Mapping[str, float], rng: Rng) -> list[list[str]]:
     """The lines shuffled, and some preceded by a wrong one, as the faults say."""
     if "shuffled_steps" in faults:
         # A few swaps where the fault is weak, near to a full shuffle where it is strong.
@@ -319,7 +321,7 @@ PHASES = 96
 SPIKE = 0.11
 
 
-def measure(level: Any, known: Any, season: int) -> dict[str, Any]:
+def measure(level: Any, known: Any, season: int) -> dict[str, Array]:
     """Each factor, (rows,): sizes as shares of the range, steps, numbers, codes of the shape.
 
     `level` (rows, steps) are shares of the range, of which those where `known` (rows, steps) does not hold are a guess,
@@ -438,9 +440,7 @@ class Course:
     plan: Any = None
 
 
-def _asked(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any, gap: bool
-) -> Dense:
+def _asked(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng, gap: bool) -> Dense:
     """The next 6 to 10 values are asked for, or those of a gap in the middle, whose cells are empty."""
     length, units = LENGTHS[scenario["series"]["season"]], int(rng.randint(6, 11))
     start = (length - units) // 2 if gap else length
@@ -486,7 +486,7 @@ def _asked(
     )
 
 
-def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> str:
+def _asked_for(scenario: Scenario, names: Sequence[str], gap: bool) -> str:
     series, steps = scenario["series"], f"{len(names)} {scenario['series']['step']}s"
     columns = f"`{names[0]}` to `{names[-1]}`"
     if gap:
@@ -496,7 +496,7 @@ def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> 
     return f"For each {scenario['sample']['one']}, forecast the {series['meaning']} over the next {steps}, {columns}."
 
 
-def _remarks(asked: range, gap: bool, plan: Mapping[str, str] | None) -> list[str]:
+def _remarks(asked: range, gap: bool, plan: Named | None) -> list[str]:
     where = "are empty in the files" if gap else "follow"
     remarks = [f"Wanted are the true values of steps {asked[0]} to {asked[-1]}, which {where}."]
     if plan:
@@ -561,14 +561,14 @@ def _line(setting: Setting) -> Any:
     return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
 
 
-def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
+def _season(setting: Setting, rng: Rng) -> tuple[str, Any]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
     shape = pick(SHAPES, rng)
     turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
 
 
-def _noisy(signal: Any, setting: Setting, rng: Any) -> Any:
+def _noisy(signal: Any, setting: Setting, rng: Rng) -> Any:
     """`signal` with noise of `setting.noise` of its spread inside a series."""
     spread = np.round(signal.std(axis=1).mean(), 9)
     return signal + setting.noise * spread * rng.normal(size=signal.shape)
@@ -590,7 +590,7 @@ def _before(values: Any, lag: int) -> Any:
     return found
 
 
-def _seasonal(setting: Setting, rng: Any) -> Course:
+def _seasonal(setting: Setting, rng: Rng) -> Course:
     words, season = _season(setting, rng)
     middle, rise = rng.uniform(0.4, 0.6, size=(setting.rows, 1)), rng.uniform(-0.3, 0.3, size=(setting.rows, 1))
     expected = middle + rise * _line(setting)[:, :, 0] + rng.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
@@ -609,7 +609,7 @@ def _last_season(seen: Any, setting: Setting) -> Any:
     return _before(seen, back)
 
 
-def _swing(setting: Setting, rng: Any) -> Course:
+def _swing(setting: Setting, rng: Rng) -> Course:
     """The season is the larger the higher, or the lower, the trend is."""
     words, season = _season(setting, rng)
     up = bool(rng.randint(2))
@@ -636,7 +636,7 @@ def _swing(setting: Setting, rng: Any) -> Course:
     return Course(_noisy(expected, setting, rng), expected, words, guess)
 
 
-def _lags(setting: Setting, rng: Any) -> Course:
+def _lags(setting: Setting, rng: Rng) -> Course:
     """Deviations come back after a lag and after twice the lag, the first time perhaps upturned."""
     rows, steps = setting.rows, setting.steps
     lag = _lag(setting, rng)
@@ -673,13 +673,13 @@ def _lags(setting: Setting, rng: Any) -> Course:
     return Course(middle + away, middle + expects(away), words + f"{2 * lag} steps before", guess)
 
 
-def _lag(setting: Setting, rng: Any) -> int:
+def _lag(setting: Setting, rng: Rng) -> int:
     """A lag that reaches over all steps asked for and is no season."""
     lags = [lag for lag in range(len(setting.asked), len(setting.asked) + 4) if lag % setting.season]
     return int(pick(lags, rng))
 
 
-def _regime(setting: Setting, rng: Any) -> Course:
+def _regime(setting: Setting, rng: Rng) -> Course:
     """A level that switches once a value some steps before passed a threshold."""
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
@@ -701,7 +701,7 @@ def _regime(setting: Setting, rng: Any) -> Course:
     return Course(level, expected, words + f"{setting.value(cut)}, else {'less' if jump > 0 else 'more'}", guess)
 
 
-def _driver(setting: Setting, rng: Any) -> Course:
+def _driver(setting: Setting, rng: Rng) -> Course:
     """A second column, known ahead, acts some steps later."""
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
@@ -725,10 +725,10 @@ def _driver(setting: Setting, rng: Any) -> Course:
     return Course(_noisy(expected, setting, rng), expected, words, guess, plan)
 
 
-def _planned(rows: int, steps: int, rng: Any) -> Any:
+def _planned(rows: int, steps: int, rng: Rng) -> Any:
     """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
     change = rng.uniform(size=(rows, steps)) < 0.3
-    block = np.cumsum(change, axis=1)
+    block = np.cumsum(change, axis=1, dtype=int)
     levels = np.take_along_axis(rng.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
     return np.clip(levels + 0.03 * rng.normal(size=levels.shape), 0, 1)
 
