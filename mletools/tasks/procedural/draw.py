@@ -224,7 +224,7 @@ def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Array:
     return np.round(np.column_stack([*(seen[name] for name in names), *terms]), 6)
 
 
-def _tilt(dna: Dna, factors: Sequence[Number | Category], rng: Rng) -> Any:
+def _tilt(dna: Dna, factors: Sequence[Number | Category], rng: Rng) -> "Array | None":
     """Weights (rows,) with which rows come into the test set where the mutations ask for a shift, else None."""
     strength = next((each["strength"] for each in dna["mutations"] if each["name"] == "shift"), None)
     if strength is None:

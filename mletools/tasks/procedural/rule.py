@@ -161,7 +161,7 @@ def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Rng) ->
     assert isinstance(category, Category)
     level = list(category.levels).index(cause.levels[0])
 
-    def only_where(place: Any, code: Any) -> Any:
+    def only_where(place: Array, code: Array) -> Any:
         import numpy as np
 
         return (form(place) - 0.5) * np.where(code == level, 1.0, ELSEWHERE)

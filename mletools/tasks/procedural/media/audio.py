@@ -89,12 +89,12 @@ def render(
     )
 
 
-def quantised(level: Any) -> Any:
+def quantised(level: Array) -> Array:
     """Amplitudes between -1 and 1, cut off beyond, as whole numbers of 16 bit; the same shape."""
     return np.rint(np.round(np.clip(level, -1, 1) * FULL, 3)).astype("<i2")
 
 
-def asset(samples: Any, meaning: str = "the recording") -> Asset:
+def asset(samples: Array, meaning: str = "the recording") -> Asset:
     """One file a row of `samples` (rows, LENGTH), which are 16 bit."""
     contents = []
     for row in samples:
@@ -104,13 +104,13 @@ def asset(samples: Any, meaning: str = "the recording") -> Asset:
     return Asset("audio", meaning, "audio", "wav", contents)
 
 
-def _turns(pitch: Any, glide: Any) -> Any:
+def _turns(pitch: Array, glide: Array) -> Array:
     """The phase in periods, (rows, LENGTH), of a tone that has `pitch` in the middle and rises by `glide` Hz a second."""
     time = np.arange(LENGTH) / RATE
     return pitch[:, None] * time + glide[:, None] * (time**2 - SECONDS * time) / 2
 
 
-def _sound(values: Mapping[str, Array], envelope: Any, rng: Rng) -> Any:
+def _sound(values: Mapping[str, Array], envelope: Array, rng: Rng) -> Any:
     """(rows, LENGTH) between -1 and 1, from the factors' values in their units and the codes of the envelope."""
     rows, time = len(envelope), np.arange(LENGTH) / RATE
     turns, fall = _turns(values["audio_pitch"], values["audio_glide"]), values["audio_overtones"][:, None]
@@ -134,7 +134,7 @@ def _sound(values: Mapping[str, Array], envelope: Any, rng: Rng) -> Any:
     return np.round(level * loudness / np.max(np.abs(level), axis=1, keepdims=True), 9)
 
 
-def _clicks(count: Any, rng: Rng) -> Any:
+def _clicks(count: Array, rng: Rng) -> Array:
     """So many clicks of three samples each, at drawn times that do not touch: (rows, LENGTH)."""
     level = np.zeros((len(count), LENGTH + 3))
     for row, clicks in zip(level, np.rint(count).astype(int), strict=True):
@@ -145,21 +145,21 @@ def _clicks(count: Any, rng: Rng) -> Any:
     return level[:, :LENGTH]
 
 
-def spoil(level: Any, mutations: Mapping[str, float], rng: Rng) -> Any:
+def spoil(level: Array, mutations: Mapping[str, float], rng: Rng) -> Array:
     """`level` (rows, LENGTH) after the mutations, in the order of a recording chain."""
     return np.round(apply_steps(FAULTS, level, mutations, rng), 9)
 
 
-def _filtered(level: Any, weight: Any) -> Any:
+def _filtered(level: Array, weight: Array) -> Array:
     """`level` (rows, samples) with its spectrum multiplied by `weight`, for each of the frequencies of rfft."""
     return np.fft.irfft(np.fft.rfft(level, axis=1) * weight, n=level.shape[1], axis=1)
 
 
-def _loudness(level: Any) -> Any:
+def _loudness(level: Array) -> Any:
     return np.sqrt(np.mean(level**2, axis=1, keepdims=True))
 
 
-def _echo(level: Any, strength: float, rng: Rng) -> Any:
+def _echo(level: Array, strength: float, rng: Rng) -> Array:
     delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=len(level))
     gain = strength * rng.uniform(0.3, 0.9, size=len(level))
     padded = np.zeros((len(level), LENGTH))
@@ -168,34 +168,34 @@ def _echo(level: Any, strength: float, rng: Rng) -> Any:
     return (level + padded) / (1 + gain[:, None])
 
 
-def _noise(level: Any, strength: float, rng: Rng) -> Any:
+def _noise(level: Array, strength: float, rng: Rng) -> Any:
     """Noise whose power falls with the frequency, by a power of it that is drawn once."""
     weight = (1 + np.fft.rfftfreq(LENGTH, 1 / RATE) / 200) ** -rng.uniform(0.2, 1.0)
     noise = _filtered(rng.normal(size=level.shape), weight / np.sqrt(np.mean(weight**2)))
     return level + strength * rng.uniform(0.2, 1.0, size=(len(level), 1)) * _loudness(level) * noise
 
 
-def _hum(level: Any, strength: float, rng: Rng) -> Any:
+def _hum(level: Array, strength: float, rng: Rng) -> Any:
     time, starts = np.arange(LENGTH) / RATE, rng.uniform(size=(3, len(level), 1))
     wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
     return level + strength * rng.uniform(0.4, 1.5, size=(len(level), 1)) * _loudness(level) * wave
 
 
-def _gain(level: Any, strength: float, rng: Rng) -> Any:
+def _gain(level: Array, strength: float, rng: Rng) -> Array:
     rows = len(level)
     late = np.arange(LENGTH) >= rng.randint(LENGTH // 6, 5 * LENGTH // 6, size=(rows, 1))
     factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
     return np.where(late == (rng.uniform(size=(rows, 1)) < 0.5), factor, 1.0) * level
 
 
-def _clip(level: Any, strength: float, rng: Rng) -> Any:
+def _clip(level: Array, strength: float, rng: Rng) -> Array:
     """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
     loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
     top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
     return np.clip(level, -top, top)
 
 
-def _dropouts(level: Any, strength: float, rng: Rng) -> Any:
+def _dropouts(level: Array, strength: float, rng: Rng) -> Array:
     silent = np.zeros(level.shape, dtype=bool)
     for _ in range(2 + int(6 * strength)):
         start = rng.randint(LENGTH, size=(len(level), 1))
@@ -204,7 +204,7 @@ def _dropouts(level: Any, strength: float, rng: Rng) -> Any:
     return np.where(silent, 0.0, level)
 
 
-def _narrow(level: Any, strength: float, rng: Rng) -> Any:
+def _narrow(level: Array, strength: float, rng: Rng) -> Array:
     top = 2800 - 1500 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
     passes = 1 / (1 + (np.fft.rfftfreq(LENGTH, 1 / RATE) / top) ** 16)
     weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
@@ -212,7 +212,7 @@ def _narrow(level: Any, strength: float, rng: Rng) -> Any:
 
 
 # From the room to the file.
-FAULTS: dict[str, Callable[[Any, float, Rng], Any]] = {
+FAULTS: dict[str, Callable[[Array, float, Rng], Array]] = {
     "echo": _echo,
     "background_noise": _noise,
     "hum": _hum,
@@ -223,7 +223,7 @@ FAULTS: dict[str, Callable[[Any, float, Rng], Any]] = {
 }
 
 
-def plain_features(samples: Any) -> Any:
+def plain_features(samples: Array) -> Array:
     """(rows, 31) quick statistics of 16 bit samples (rows, LENGTH).
 
     Loudness of the whole and of fifths, peak, zero crossings, 16 bands and their centroid; of quarters the loudness of
@@ -246,7 +246,7 @@ def plain_features(samples: Any) -> Any:
     return np.round(np.column_stack([*whole, fifths, bands, quarters, *centroids, *swings]), 6)
 
 
-def _centroid(power: Any, pitch: Any) -> Any:
+def _centroid(power: Array, pitch: Array) -> Any:
     """The mean of `pitch` weighted by `power` along the last axis."""
     return (power * pitch).sum(axis=-1) / (power.sum(axis=-1) + 1e-9)
 
@@ -259,7 +259,7 @@ CLICK_RATIO = 5.0
 WINDOW, HOP, PADDED = 512, 256, 2048
 
 
-def measure(samples: Any) -> dict[str, Array]:
+def measure(samples: Array) -> dict[str, Array]:
     """Each factor in its own unit, (rows,), and codes of the envelope, from 16 bit samples (rows, LENGTH)."""
     level = (samples / FULL).astype(np.float32)
     clicks, cleaned = _find_clicks(level / (_loudness(level) + np.float32(1e-9)))
@@ -297,12 +297,12 @@ def measure(samples: Any) -> dict[str, Array]:
     }
 
 
-def _slow(course: Any, width: float) -> Any:
+def _slow(course: Array, width: float) -> Any:
     """`course` (rows, steps) smoothed by a Gaussian of `width` steps."""
     return gaussian_filter1d(course, width, axis=1, mode="reflect")
 
 
-def _find_clicks(level: Any) -> tuple[Any, Any]:
+def _find_clicks(level: Array) -> tuple[Array, Array]:
     """(number of clicks (rows,), the recording without them): jumps that stick out of their neighbourhood."""
     jump = np.zeros_like(level)
     jump[:, 1:-1] = np.abs(2 * level[:, 1:-1] - level[:, :-2] - level[:, 2:])
@@ -313,7 +313,7 @@ def _find_clicks(level: Any) -> tuple[Any, Any]:
     return peak.sum(axis=1).astype(float), np.where(near, 0.0, level)
 
 
-def _find_line(level: Any) -> tuple[Any, Any]:
+def _find_line(level: Array) -> tuple[Array, Array]:
     """(pitch in the middle, glide in Hz per second) of the tone: the best straight line through the spectrogram."""
     starts = np.arange(0, LENGTH - WINDOW + 1, HOP)
     frames = level[:, starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW)
@@ -334,7 +334,7 @@ def _find_line(level: Any) -> tuple[Any, Any]:
     return np.round(pitch, 4), np.round(glide, 4)
 
 
-def _vertex(beside: Sequence[Any]) -> Any:
+def _vertex(beside: Sequence[Array]) -> Any:
     """Where a parabola through three values at -1, 0 and 1 is highest, between -1 and 1."""
     bend = np.minimum(beside[0] - 2 * beside[1] + beside[2], -1e-6)
     return np.clip((beside[0] - beside[2]) / (2 * bend), -1, 1)
@@ -344,7 +344,7 @@ def _vertex(beside: Sequence[Any]) -> Any:
 HOP_DOWN = 20
 
 
-def _low_band(mixed: Any) -> Any:
+def _low_band(mixed: Array) -> Any:
     """(rows, LENGTH / HOP_DOWN) of a complex wave (rows, LENGTH): what moves no faster than HALF_BAND."""
     spectrum, kept = fft.fft(mixed, axis=1), LENGTH // HOP_DOWN
     low = np.concatenate([spectrum[:, : kept // 2], spectrum[:, -(kept // 2) :]], axis=1)
@@ -352,7 +352,7 @@ def _low_band(mixed: Any) -> Any:
     return fft.ifft(np.where(slow, low, 0), axis=1) / HOP_DOWN
 
 
-def _find_envelope(loud: Any) -> tuple[Any, Any]:
+def _find_envelope(loud: Array) -> tuple[Array, Array]:
     """(codes of the envelope, its slow course): the shape that the smoothed loudness is most like."""
     slow = _slow(loud, 0.06 * RATE / HOP_DOWN)
     place = np.linspace(0, 1, loud.shape[1])
@@ -383,9 +383,9 @@ class Wave:
     (rows, LENGTH) where it is not the gap, and `at` (rows, units) the gap's samples.
     """
 
-    clean: Any
+    clean: Array
     words: str
-    guess: Callable[[Any, Any, Any], Any]
+    guess: Callable[[Array, Array, Array], Array]
 
 
 def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
@@ -434,7 +434,7 @@ def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float]
     )
 
 
-def _nearby(heard: Any, at: Any) -> Any:
+def _nearby(heard: Array, at: Array) -> Array:
     """(rows, units, 10): the position in the gap, lines and a cubic between its edges, the samples beside them, loudness."""
     units = at.shape[1]
     before = np.take_along_axis(heard, at[:, :1] - np.arange(3, 0, -1), axis=1)
@@ -473,18 +473,18 @@ def _glide(rows: int, rng: Rng) -> Wave:
 
 
 def _chord(
-    ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Rng
+    ratios: Sequence[float], sizes: Array, pitches: tuple[float, float], rate: float, words: str, rng: Rng
 ) -> Wave:
     """Tones at `ratios` of a pitch between `pitches`, which changes by `rate` Hz a second; `sizes` (tones, rows, 1)."""
     rows, time = sizes.shape[1], np.arange(LENGTH) / RATE
     bend = rate * (time**2 - SECONDS * time) / 2
     starts = rng.uniform(size=(len(ratios), rows, 1))
-    turns = rng.uniform(*pitches, size=rows)[:, None] * time + bend
+    turns = rng.uniform(*pitches, size=(rows,))[:, None] * time + bend
     tones = zip(ratios, sizes, starts, strict=True)
     clean = sum(size * np.sin(2 * np.pi * (ratio * turns + start)) for ratio, size, start in tones)
     trial = np.arange(pitches[0] - 5, pitches[1] + 5, 0.1)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         padded = 1 << 15
         score = np.zeros((rows, len(trial)))
         for ratio in ratios:
@@ -498,7 +498,7 @@ def _chord(
     return Wave(clean, words, guess)
 
 
-def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
+def _fitted(level: Array, known: Array, at: Array, angles: Sequence[Array]) -> Array:
     """(rows, units, 1 + angles): least squares of sines and cosines of the angles beside the gap, and each one's part."""
     near = at[:, :1] + np.arange(-AROUND, at.shape[1] + AROUND)
     base = np.stack(
@@ -523,7 +523,7 @@ def _repeat(rows: int, rng: Rng) -> Wave:
     words = f"a sample is {keep} times the one {period} samples before"
     clean = _murmur(rows, period, rng)[:, np.arange(LENGTH) % period] * keep ** (np.arange(LENGTH) // period)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         back = [np.take_along_axis(level, at + step * period, axis=1) * keep**-step for step in (-2, -1, 1, 2)]
         return np.stack([sum(back) / 4, *back], axis=2)
 
@@ -538,14 +538,14 @@ def _mirror(rows: int, rng: Rng) -> Wave:
     source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
     clean = _murmur(rows, LENGTH, rng)[:, source] * np.where(place < middle, 1, sign)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         other = 2 * middle - 1 - at
         return np.stack([sign * np.take_along_axis(level, other + shift, axis=1) for shift in (0, -1, 1)], axis=2)
 
     return Wave(clean, words, guess)
 
 
-WAVES: dict[str, Callable[[int, Any], Wave]] = {
+WAVES: dict[str, Callable[[int, Rng], Wave]] = {
     "tones": _tones,
     "tremolo": _tremolo,
     "glide": _glide,

@@ -6,7 +6,6 @@ that mean nothing. Not covered: the rule and the target.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ def render(
     )
 
 
-def encode_cells(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Any:
+def encode_cells(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Array:
     """Floats of shape (rows, k): numbers with gaps filled by the median, a 0/1 column for each of the commonest levels.
 
     What does not read as a number is a gap, as it is to a pipeline that nobody adapted.

@@ -213,7 +213,7 @@ def _settle(starts: Sequence[_Start], wanted: Mapping[str, Array], rng: Rng) -> 
     triangles = np.einsum("rij,rjk,rki->r", joined, joined, joined, optimize=True) // 6
     goal, hub = (np.rint(wanted[name]).astype(int) for name in (TRIANGLES, HUB))
 
-    def cost(triangles: Any, degree: Any) -> Any:
+    def cost(triangles: Array, degree: Array) -> Any:
         above = np.maximum(degree[:, 1:] - hub[:, None], 0).sum(axis=1)
         return TRIANGLE_COST * (triangles - goal) ** 2 + HUB_COST * ((degree[:, 0] - hub) ** 2 + above)
 
@@ -347,7 +347,7 @@ FAR_TOO_HEAVY = 6.0
 CHAIN = 4
 
 
-def plain_features(lists: Sequence[Sequence[Line]]) -> Any:
+def plain_features(lists: Sequence[Sequence[Line]]) -> Array:
     """Floats of shape (rows, 21), from names as they stand and without links of a node to itself."""
     return np.round(np.array([_counts(lines) for lines in lists], dtype=float), 6)
 
@@ -383,7 +383,7 @@ def measure(lists: Sequence[Sequence[Line]]) -> dict[str, list[float]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _read(lines: Sequence[Line]) -> Any:
+def _read(lines: Sequence[Line]) -> Array:
     """The network without links of a node to itself; a node's number is the number in its name."""
     number = {end: int(float(re.sub(r"^\D+", "", end))) for line in lines for end in line[:2] if end}
     size = 1 + max(number.values())
@@ -395,7 +395,7 @@ def _read(lines: Sequence[Line]) -> Any:
     return np.where(links < FAR_TOO_HEAVY * middle, links, middle)
 
 
-def _largest(links: Any) -> Any:
+def _largest(links: Array) -> Array:
     """The part of the network with most nodes that hang together."""
     label = connected_components(links, directed=False)[1]
     keep = np.flatnonzero(label == np.bincount(label).argmax())
@@ -407,17 +407,17 @@ class _Parts:
     """A network taken apart: its weights and links, (nodes, nodes); masks (nodes,) of the tail, the branch, the core and
     the core's first half; the node at which the tail starts (-1: none), and the branch's shape."""
 
-    weights: Any
-    joined: Any
-    tail: Any
-    branch: Any
-    core: Any
-    half: Any
+    weights: Array
+    joined: Array
+    tail: Array
+    branch: Array
+    core: Array
+    half: Array
     anchor: int
     shape: str
 
 
-def _take_apart(weights: Any) -> _Parts:
+def _take_apart(weights: Array) -> _Parts:
     joined = (weights > 0).astype(int)
     size, degree = len(joined), joined.sum(axis=1)
     tails = [_walk(joined, degree, int(node)) for node in np.flatnonzero(degree == 1)]
@@ -450,7 +450,7 @@ def _take_apart(weights: Any) -> _Parts:
     return _Parts(weights, joined, np.isin(np.arange(size), tail), branch, core, half, anchor, shape)
 
 
-def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
+def _walk(joined: Array, degree: Array, node: int) -> tuple[list[int], int]:
     """The nodes from an end up to where the network branches, and the node there (-1: none)."""
     walked = [node]
     while True:
@@ -460,7 +460,7 @@ def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
         walked.append(onward[0])
 
 
-def split_halves(joined: Any, nodes: Any) -> Any:
+def split_halves(joined: Array, nodes: Array) -> Array:
     """Half of `nodes`, with few links to the other half: a cut by each of the Laplacian's first eigenvectors, after which
     pairs change sides while this helps (Kernighan and Lin, 1970)."""
     count = len(nodes)
@@ -515,7 +515,7 @@ def _measured(parts: _Parts) -> dict[str, float]:
     }
 
 
-def _rank_correlation(one: Any, other: Any) -> float:
+def _rank_correlation(one: Array, other: Array) -> float:
     """Spearman's, 0 where either is constant."""
     from scipy.stats import rankdata
 

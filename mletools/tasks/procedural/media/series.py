@@ -109,7 +109,7 @@ def file_notes(
     return [held, *remarks, *(REMARKS[name] for name in MUTATIONS if name in mutations and name in REMARKS)]
 
 
-def season_shape(shape: str, turns: Any) -> Any:
+def season_shape(shape: str, turns: Array) -> Any:
     """A season between about -1 and 1 whose high point lies at whole `turns`; the same shape as `turns`."""
     place = np.mod(turns, 1.0)
     if shape == "sine":
@@ -121,7 +121,7 @@ def season_shape(shape: str, turns: Any) -> Any:
     return (np.cos(4 * np.pi * place) + 0.4 * np.cos(2 * np.pi * place)) / 1.2
 
 
-def _course(sizes: Mapping[str, Array], shape: Any, season: int, length: int, rng: Rng) -> Any:
+def _course(sizes: Mapping[str, Array], shape: Array, season: int, length: int, rng: Rng) -> Any:
     """(rows, length) as shares of the range, from the factors' sizes (shares, steps, numbers) and the codes of the shape."""
     rows, step = len(shape), np.arange(length)
     size = {name: value[:, None] for name, value in sizes.items()}
@@ -162,12 +162,12 @@ class Scale:
     def span(self) -> float:
         return self.high - self.low
 
-    def value(self, share: Any) -> Any:
+    def value(self, share: Array) -> Array:
         """Shares of the range in the series' unit, inside the range, above 0 and with its decimals."""
         inside = np.clip(self.low + share * self.span, max(self.low, 10.0**-self.decimals), self.high)
         return np.round(np.round(inside, 6), self.decimals)
 
-    def share(self, value: Any) -> Any:
+    def share(self, value: Array) -> Array:
         """Values in the series' unit as shares of its range."""
         return np.round((value - self.low) / self.span, 9)
 
@@ -177,16 +177,16 @@ class Beside:
     """A second column of numbers, (rows, steps) with one decimal: it may go on after the series has ended."""
 
     name: str
-    values: Any
+    values: Array
 
 
 def write_files(
     scenario: Scenario,
-    values: Any,
+    values: Array,
     faults: Mapping[str, float],
     rng: Rng,
     beside: Beside | None = None,
-    empty: Any = None,
+    empty: "Array | None" = None,
 ) -> list[bytes]:
     """A file a row of `values` (rows, steps), with the faults: names and unit are the scenario's.
 
@@ -220,8 +220,8 @@ def write_files(
 
 
 def _measured_badly(
-    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Rng
-) -> tuple[Any, Any, Any]:
+    values: Array, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Rng
+) -> tuple[Array, Array, Array]:
     """(values, their moments in steps, the second column), after the faults of the sensor."""
     rows, length = values.shape
     step, least = np.arange(length, dtype=float), 10.0**-scale.decimals
@@ -245,7 +245,7 @@ def _measured_badly(
     return np.round(np.maximum(np.round(values, 6), least), scale.decimals), moments, other
 
 
-def _each(moments: Any, step: Any) -> list[tuple[Any, Any]]:
+def _each(moments: Array, step: Array) -> list[tuple[Array, Array]]:
     return [(row, step) for row in moments]
 
 
@@ -277,7 +277,7 @@ def read_value(line: Sequence[str]) -> float:
     return float(line[1]) / (1000 if line[-1].startswith(MILLI) else 1) if line[1] else float("nan")
 
 
-def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> tuple[Any, Any]:
+def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> tuple[Array, Array]:
     """Column `column` of each file by step, in its usual unit, corrected, with holes bridged straight: (rows, length).
 
     Beside it, of the same shape, whether a step has a line of its own. A value further outside the range than half of
@@ -295,7 +295,7 @@ def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column:
     return np.round(values, 6), own
 
 
-def plain_features(contents: Sequence[bytes], scale: Scale) -> Any:
+def plain_features(contents: Sequence[bytes], scale: Scale) -> Array:
     """(rows, 27) of values in the order of the lines, as shares of the range, cut off far outside of it.
 
     Count, mean, spread, ends, quantiles, changes; means of six stretches; spread and usual change of halves.
@@ -321,7 +321,7 @@ PHASES = 96
 SPIKE = 0.11
 
 
-def measure(level: Any, known: Any, season: int) -> dict[str, Array]:
+def measure(level: Array, known: Array, season: int) -> dict[str, Array]:
     """Each factor, (rows,): sizes as shares of the range, steps, numbers, codes of the shape.
 
     `level` (rows, steps) are shares of the range, of which those where `known` (rows, steps) does not hold are a guess,
@@ -358,7 +358,7 @@ def measure(level: Any, known: Any, season: int) -> dict[str, Array]:
     }
 
 
-def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
+def _fit(level: Array, season: int) -> tuple[Array, Array, Array, Array]:
     """(rise and means of the season (rows, 1 + season), size of the shift, its step, the fitted series) of each row."""
     length = level.shape[1]
     step = np.arange(length)
@@ -376,7 +376,7 @@ def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
     return weights, size, cuts[best], jump + weights @ base.T
 
 
-def _find_season(means: Any) -> tuple[Any, Any, Any]:
+def _find_season(means: Array) -> tuple[Array, Array, Array]:
     """(codes of the shape, high point as a share of a season, size) of the means (rows, season) of its phases."""
     season = means.shape[1]
     means = means - means.mean(axis=1, keepdims=True)
@@ -433,11 +433,11 @@ class Course:
     the files and counts where `known` (steps,) holds. `plan` is the second column, if the rule has one.
     """
 
-    level: Any
-    expected: Any
+    level: Array
+    expected: Array
     words: str
-    guess: Callable[[Any, Any, Any], Any]
-    plan: Any = None
+    guess: Callable[[Array, Array, Any], Array]
+    plan: "Array | None" = None
 
 
 def _asked(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng, gap: bool) -> Dense:
@@ -505,7 +505,7 @@ def _remarks(asked: range, gap: bool, plan: Named | None) -> list[str]:
     return remarks
 
 
-def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Any:
+def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Array:
     known = np.ones(setting.steps, dtype=bool)
     known[list(setting.asked)] = False
     seen = np.zeros((setting.rows, setting.steps))
@@ -517,7 +517,7 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
     return np.round(np.concatenate([found, own], axis=2), 4)
 
 
-def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Any:
+def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Array:
     """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
 
     By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
@@ -545,42 +545,42 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool,
     return np.round(np.array(found).reshape(len(contents), units, -1), 6)
 
 
-def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
+def _fitted(seen: Array, known: Array, design: Array, ridge: float = 1e-3) -> Any:
     """(rows, steps): least squares of `design` (rows or 1, steps, p) on the known steps, at all steps."""
     design = np.broadcast_to(design, (len(seen), *design.shape[1:]))
     return np.einsum("rti,ri->rt", design, least_squares(design, seen, known, ridge))
 
 
-def _phases(setting: Setting) -> Any:
+def _phases(setting: Setting) -> Array:
     """(1, steps, season): 1 in the column of a step's phase."""
     return np.eye(setting.season)[np.arange(setting.steps) % setting.season][None]
 
 
-def _line(setting: Setting) -> Any:
+def _line(setting: Setting) -> Array:
     """(1, steps, 1): from -0.5 at the first step to 0.5 at the last one."""
     return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
 
 
-def _season(setting: Setting, rng: Rng) -> tuple[str, Any]:
+def _season(setting: Setting, rng: Rng) -> tuple[str, Array]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
     shape = pick(SHAPES, rng)
     turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
 
 
-def _noisy(signal: Any, setting: Setting, rng: Rng) -> Any:
+def _noisy(signal: Array, setting: Setting, rng: Rng) -> Any:
     """`signal` with noise of `setting.noise` of its spread inside a series."""
     spread = np.round(signal.std(axis=1).mean(), 9)
     return signal + setting.noise * spread * rng.normal(size=signal.shape)
 
 
-def _picked(setting: Setting, *features: Any) -> Any:
+def _picked(setting: Setting, *features: Array) -> Array:
     """Features (rows, steps) at the steps asked for: (rows, units, m)."""
     at = list(setting.asked)
     return np.stack([np.broadcast_to(each, (setting.rows, setting.steps))[:, at] for each in features], axis=2)
 
 
-def _before(values: Any, lag: int) -> Any:
+def _before(values: Array, lag: int) -> Array:
     """`values` (rows, steps) as they were `lag` steps before, later ones where it is negative; 0.5 where there are none."""
     found = np.full_like(values, 0.5)
     if lag >= 0:
@@ -595,7 +595,7 @@ def _seasonal(setting: Setting, rng: Rng) -> Course:
     middle, rise = rng.uniform(0.4, 0.6, size=(setting.rows, 1)), rng.uniform(-0.3, 0.3, size=(setting.rows, 1))
     expected = middle + rise * _line(setting)[:, :, 0] + rng.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         trend, phases = _line(setting), _phases(setting)
         fit = _fitted(seen, known, np.concatenate([trend, phases], axis=2))
         return _picked(setting, fit, _fitted(seen, known, phases), _last_season(seen, setting))
@@ -603,7 +603,7 @@ def _seasonal(setting: Setting, rng: Rng) -> Course:
     return Course(_noisy(expected, setting, rng), expected, f"a straight trend and {words}", guess)
 
 
-def _last_season(seen: Any, setting: Setting) -> Any:
+def _last_season(seen: Array, setting: Setting) -> Array:
     """The value (rows, steps) of the same phase, as many seasons before as it takes to be before the steps asked for."""
     back = -(-len(setting.asked) // setting.season) * setting.season
     return _before(seen, back)
@@ -616,13 +616,13 @@ def _swing(setting: Setting, rng: Rng) -> Course:
     middle, rise = rng.uniform(0.42, 0.58, size=(setting.rows, 1)), rng.uniform(-0.5, 0.5, size=(setting.rows, 1))
     line = _line(setting)[:, :, 0]
 
-    def swing(level: Any) -> Any:
+    def swing(level: Array) -> Array:
         return 0.2 + 1.6 * np.clip(level if up else 1 - level, 0, 1)
 
     level = middle + rise * line
     expected = level + rng.uniform(0.1, 0.18, size=(setting.rows, 1)) * swing(level) * season
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         design = np.concatenate([_line(setting), _phases(setting)], axis=2)
         flat = _fitted(seen, known, np.concatenate([np.ones((1, setting.steps, 1)), _line(setting)], axis=2))
         weighed = np.concatenate(
@@ -654,7 +654,7 @@ def _lags(setting: Setting, rng: Rng) -> Course:
     for at in range(2 * lag, steps):
         away[:, at] = first * away[:, at - lag] + second * away[:, at - 2 * lag] + noise[:, at]
 
-    def expects(away: Any) -> Any:
+    def expects(away: Array) -> Array:
         past = first * _before(away, lag) + second * _before(away, 2 * lag)
         if setting.asked[-1] == steps - 1:
             return past
@@ -663,7 +663,7 @@ def _lags(setting: Setting, rng: Rng) -> Course:
         after = first * (late - second * _before(away, lag)) + second * (later - first * late)
         return (past + after) / (1 + first**2 + second**2)
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         mean = seen[:, known].mean(axis=1, keepdims=True)
         return _picked(setting, mean + expects(seen - mean), _before(seen, lag), _before(seen, 2 * lag), mean)
 
@@ -691,7 +691,7 @@ def _regime(setting: Setting, rng: Rng) -> Course:
     for at in range(lag, steps):
         level[:, at] = base[:, at] + np.where(level[:, at - lag] > cut, jump, -jump) + noise[:, at]
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         side = np.where(_before(seen, lag) > cut, jump, -jump)
         phases = _fitted(seen - side, known & (np.arange(steps) >= lag), _phases(setting))
         return _picked(setting, phases + side, side, _before(seen, lag), phases)
@@ -709,14 +709,14 @@ def _driver(setting: Setting, rng: Rng) -> Course:
     force = round(float(rng.choice([-1, 1]) * rng.uniform(0.3, 0.45)), 3)
     plan = np.round(100 * _planned(rows, steps, rng), 1)
 
-    def acts(plan: Any) -> Any:
+    def acts(plan: Array) -> Array:
         earlier = _before(np.asarray(plan) / 100, lag)
         return force * (2 * np.maximum(earlier - 0.5, 0) if bent else earlier)
 
     base = rng.uniform(0.4, 0.6, size=(rows, 1)) - force / (4 if bent else 2)
     expected = base + rng.uniform(0.08, 0.16, size=(rows, 1)) * season + acts(plan)
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         phases = _fitted(seen - acts(plan), known & (np.arange(steps) >= lag), _phases(setting))
         return _picked(setting, phases + acts(plan), acts(plan), phases, _before(plan, lag))
 
@@ -725,7 +725,7 @@ def _driver(setting: Setting, rng: Rng) -> Course:
     return Course(_noisy(expected, setting, rng), expected, words, guess, plan)
 
 
-def _planned(rows: int, steps: int, rng: Rng) -> Any:
+def _planned(rows: int, steps: int, rng: Rng) -> Array:
     """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
     change = rng.uniform(size=(rows, steps)) < 0.3
     block = np.cumsum(change, axis=1, dtype=int)
@@ -733,7 +733,7 @@ def _planned(rows: int, steps: int, rng: Rng) -> Any:
     return np.clip(levels + 0.03 * rng.normal(size=levels.shape), 0, 1)
 
 
-FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {
+FAMILIES: dict[str, Callable[[Setting, Rng], Course]] = {
     "seasonal_trend": _seasonal,
     "level_dependent_season": _swing,
     "lags": _lags,

@@ -12,7 +12,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -541,7 +540,7 @@ def _neighbours(word: str) -> list[str]:
     return [word, *(word[:at] + word[at + 1 :] for at in range(len(word) if len(word) >= SHORTEST else 0))]
 
 
-def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
+def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Array:
     """Floats of shape (rows, k): counts of the commonest telling words, of words in lists (praise, blame, doubt,
     assurance, each theme), shares of praise and of doubt, lengths, question marks, the first and the last number."""
     text = plan.scenario["text"]
@@ -618,8 +617,9 @@ def _level(levels: Sequence[Collection[str]], beside: Collection[str], note: Not
     return hits[0] if hits else 0.5
 
 
-def _number(plan: NotesPlan, factor: Any, note: Note) -> float:
+def _number(plan: NotesPlan, factor: Number | Category, note: Note) -> float:
     """The number that no word calls an old one, in the sentence that names what it is."""
+    assert isinstance(factor, Number)
     own = set(_letters([plan.number["meaning"]])) - ARTICLES
     best, value = 0.0, None
     for words in (sentence.words for sentence in note):
