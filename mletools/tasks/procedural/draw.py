@@ -8,8 +8,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import cast, get_args
 
 from ..dataset import Dataset
 from ..table import Rejected
@@ -19,16 +18,16 @@ from .rule import Cause, Rule, choose, compose, shown, signs
 from .scenario import Caused, Lean, Scenario
 from .signs import phrases
 from .target import make_target
-from .world import Category, Dense, Number, Rendered, divisible
+from .world import Dense, Factor, Medium, Number, Rendered, divisible
 
 # So often factors are drawn until enough of the causes that the scenario names are among them.
 TRIES = 60
-MEDIA: tuple[MediumName, ...] = ("columns", "image", "text", "audio", "graph", "series")
+MEDIA: tuple[MediumName, ...] = get_args(MediumName)
 
 
-def medium(name: str) -> ModuleType:
+def medium(name: str) -> Medium:
     """The module of media/ of that name."""
-    return importlib.import_module(f"{__package__}.media.{name}")
+    return cast(Medium, importlib.import_module(f"{__package__}.media.{name}"))
 
 
 @functools.cache
@@ -160,7 +159,7 @@ def _targets(scenario: Scenario, dna: Dna) -> Mapping[str, Caused]:
 
 def _caused(
     scenario: Scenario, dna: Dna, targets: Mapping[str, Caused], rng: Rng
-) -> tuple[dict[MediumName, list[Number | Category]], dict[str, list[Cause]]]:
+) -> tuple[dict[MediumName, list[Factor]], dict[str, list[Cause]]]:
     """Factors by medium, and the causes that act on each of `targets`; of tags, on as many as the DNA asks for.
 
     Rejected when the scenario names too few causes of what the media show.
@@ -183,9 +182,7 @@ def _caused(
     raise Rejected("rule: too few causes of the target are among the factors")
 
 
-def _causes(
-    scenario: Scenario, name: MediumName, target: Caused, factors: Sequence[Number | Category], rng: Rng
-) -> list[Cause]:
+def _causes(scenario: Scenario, name: MediumName, target: Caused, factors: Sequence[Factor], rng: Rng) -> list[Cause]:
     """What of a medium's factors acts on the target."""
     by_name = {factor.name: factor for factor in factors}
     causes = [Cause.parse(line) for line in target["causes"]]
@@ -224,7 +221,7 @@ def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Array:
     return np.round(np.column_stack([*(seen[name] for name in names), *terms]), 6)
 
 
-def _tilt(dna: Dna, factors: Sequence[Number | Category], rng: Rng) -> "Array | None":
+def _tilt(dna: Dna, factors: Sequence[Factor], rng: Rng) -> "Array | None":
     """Weights (rows,) with which rows come into the test set where the mutations ask for a shift, else None."""
     strength = next((each["strength"] for each in dna["mutations"] if each["name"] == "shift"), None)
     if strength is None:
@@ -247,7 +244,7 @@ def _origin(
     rule: str,
     used: list[str],
     irrelevant: list[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     words = [
         {
             **each,

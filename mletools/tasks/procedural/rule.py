@@ -12,7 +12,7 @@ from typing import Any
 from ..table import fixed
 from .arrays import Array, Rng
 from .scenario import Lean
-from .world import Category, Number
+from .world import Category, Factor, Number
 
 # A term's value from the places or codes of its factors, in the order of its factors: (rows,) each.
 Form = Callable[..., Any]
@@ -59,7 +59,7 @@ class Cause:
         """Whether a linear model misses the effect."""
         return self.sign in "^v" or bool(self.category)
 
-    def acts_on(self, factors: Mapping[str, Number | Category]) -> bool:
+    def acts_on(self, factors: Mapping[str, Factor]) -> bool:
         """Whether the factors, by name, include those of this cause."""
         return self.factor in factors and (not self.category or self.category in factors)
 
@@ -111,12 +111,12 @@ class Rule:
         return list(dict.fromkeys(name for term in self.terms for name in term.factors))
 
 
-def shown(factors: Sequence[Number | Category]) -> dict[str, Array]:
+def shown(factors: Sequence[Factor]) -> dict[str, Array]:
     """The true places and codes by the factor's name."""
     return {each.name: each.place if isinstance(each, Number) else each.code for each in factors}
 
 
-def compose(causes: Sequence[Cause], factors: Sequence[Number | Category], rng: Rng) -> Rule:
+def compose(causes: Sequence[Cause], factors: Sequence[Factor], rng: Rng) -> Rule:
     """A rule of all these causes: two monotone ones may become one term that needs both.
 
     ValueError when no term varies over the rows.
@@ -149,7 +149,7 @@ def _paired(causes: Sequence[Cause], rng: Rng) -> list[Cause | tuple[Cause, Caus
     return [*(each for each in causes if each not in pair), pair]
 
 
-def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Rng) -> tuple[str, str, list[str], Form]:
+def _single(cause: Cause, factors: Mapping[str, Factor], rng: Rng) -> tuple[str, str, list[str], Form]:
     """(family, words, names of factors, form) of a cause on its own, in a drawn shape."""
     factor = factors[cause.factor]
     if isinstance(factor, Category):
@@ -207,7 +207,7 @@ def _turning(cause: Cause, number: Number, rng: Rng) -> tuple[str, str, Form]:
     return "peak" if sign > 0 else "trough", words, lambda place: -sign * (place - peak) ** 2
 
 
-def _joint(pair: tuple[Cause, Cause], factors: Mapping[str, Number | Category]) -> tuple[str, str, list[str], Form]:
+def _joint(pair: tuple[Cause, Cause], factors: Mapping[str, Factor]) -> tuple[str, str, list[str], Form]:
     """Two causes that need each other: the product of what each would do alone."""
     (one, other), words = pair, [f"{'more' if each.sign == '+' else 'less'} {each.factor}" for each in pair]
     first, second = _turned(one), _turned(other)
@@ -235,7 +235,7 @@ def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Rng) -> list[Cause
     return chosen
 
 
-def signs(lines: Sequence[str], lean: Lean, factors: Sequence[Number | Category], rng: Rng) -> list[Cause]:
+def signs(lines: Sequence[str], lean: Lean, factors: Sequence[Factor], rng: Rng) -> list[Cause]:
     """The causes of a medium that stand for the scenario's condition, turned for a target that leans against it.
 
     Half of them act mainly where a category of the medium has a drawn level.

@@ -53,6 +53,9 @@ class Category:
     code: Array
 
 
+Factor = Number | Category
+
+
 @dataclass(frozen=True)
 class Rendered(Features):
     """What a medium shows of its factors.
@@ -94,12 +97,12 @@ class Medium(Protocol):
     MUTATIONS: Mapping[str, str]
     DENSE: Mapping[str, DrawDense]
 
-    def factors(self, scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]: ...
+    def factors(self, scenario: Scenario, rows: int, rng: Rng) -> list[Factor]: ...
 
     def render(
         self,
         scenario: Scenario,
-        factors: Sequence[Number | Category],
+        factors: Sequence[Factor],
         mutations: Mapping[str, float],
         rng: Rng,
     ) -> Rendered: ...

@@ -19,7 +19,7 @@ from ...dataset import Asset, Target
 from ...table import Column, fixed
 from ..arrays import Array, Rng
 from ..scenario import Scenario
-from ..world import Category, Dense, Number, Rendered
+from ..world import Category, Dense, Factor, Rendered
 from .common import (
     Menu,
     apply_steps,
@@ -67,16 +67,14 @@ TREMOLO_DEPTH = 0.4
 BURST_HZ, BURST_WIDTH, BURST_SECONDS = 3300.0, 80.0, 0.06
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of the sound, and the course of its loudness."""
     names = shuffled(list(NUMBERS), rng)[: 5 + int(rng.randint(2))]
     numbers = draw_numbers(NUMBERS, names, WHOLE, rows, rng)
     return [*numbers, Category(ENVELOPE, ENVELOPES, rng.randint(len(ENVELOPES), size=rows))]
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """A WAV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     values = number_values(NUMBERS, factors, WHOLE, rng)
     level = _sound(values, codes(factors, ENVELOPE, ENVELOPES, rng), rng)

@@ -13,7 +13,7 @@ from ...dataset import SideTable
 from ...table import Column, Rejected, fixed
 from ..arrays import Array, Rng
 from ..scenario import Scenario
-from ..world import Category, DrawDense, Number, Rendered, divisible
+from ..world import Category, DrawDense, Factor, Number, Rendered, divisible
 from .common import shuffled
 
 MUTATIONS = {
@@ -34,13 +34,13 @@ DAYS = 365
 LINKED = 0.75
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five to nine numbers and one to three categories of the scenario, spread evenly or in a bell over their range.
 
     Numbers that the scenario links ("- A B": B falls where A rises) are correlated, so that what does not act may look as
     if it did.
     """
-    found: list[Number | Category] = []
+    found: list[Factor] = []
     links = {(two, one): sign for sign, one, two in map(str.split, scenario["links"])}
     links |= {(two, one): sign for (one, two), sign in links.items()}
     count = int(rng.randint(5, 10))
@@ -60,9 +60,7 @@ def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
     return found
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """The columns and their cells, blemished by `mutations` (name: strength between 0 and 1)."""
     about = {entry["name"]: entry["meaning"] for entry in scenario["numbers"] + scenario["categories"]}
     columns, cells, measured = [], {}, {}
@@ -121,7 +119,7 @@ class _Blemished:
     """A table on its way through the mutations, which change it in place."""
 
     scenario: Scenario
-    factors: list[Number | Category]
+    factors: list[Factor]
     columns: list[Column]
     cells: dict[str, list[str]]
     measured: dict[str, Array]

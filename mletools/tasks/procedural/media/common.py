@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..arrays import Array, Rng
-from ..world import Category, Number
+from ..world import Category, Factor, Number
 
 Item = TypeVar("Item")
 # Factor: unit, low, high, decimals.
@@ -37,9 +37,7 @@ def draw_numbers(menu: Menu, names: Sequence[str], whole: Collection[str], rows:
     ]
 
 
-def number_values(
-    menu: Menu, factors: Sequence[Number | Category], whole: Collection[str], rng: Rng
-) -> dict[str, Array]:
+def number_values(menu: Menu, factors: Sequence[Factor], whole: Collection[str], rng: Rng) -> dict[str, Array]:
     """Values of every number of the menu in its unit, (rows,) each; drawn where it is no factor."""
     factor_of = {factor.name: factor for factor in factors if isinstance(factor, Number)}
     rows = row_count(factors)
@@ -50,18 +48,18 @@ def number_values(
     return values
 
 
-def codes(factors: Sequence[Number | Category], name: str, levels: Sequence[str], rng: Rng) -> Array:
+def codes(factors: Sequence[Factor], name: str, levels: Sequence[str], rng: Rng) -> Array:
     """The category's codes, (rows,); drawn where it is no factor."""
     factor = next((each for each in factors if each.name == name), None)
     return factor.code if isinstance(factor, Category) else rng.randint(len(levels), size=row_count(factors))
 
 
-def row_count(factors: Sequence[Number | Category]) -> int:
+def row_count(factors: Sequence[Factor]) -> int:
     """Number of samples."""
     return len(factors[0].place if isinstance(factors[0], Number) else factors[0].code)
 
 
-def measured_places(factors: Sequence[Number | Category], found: Mapping[str, Array]) -> dict[str, Array]:
+def measured_places(factors: Sequence[Factor], found: Mapping[str, Array]) -> dict[str, Array]:
     """Measured values in units become places, cut off at 0 and 1; codes of levels stay. By the factor's name."""
     return {
         factor.name: np.round(np.clip((found[factor.name] - factor.low) / (factor.high - factor.low), 0, 1), 6)

@@ -20,7 +20,7 @@ from ...table import csv_bytes, fixed
 from ..arrays import Array, Rng
 from ..scenario import Scenario
 from ..signs import plural
-from ..world import Category, DrawDense, Number, Rendered
+from ..world import Category, DrawDense, Factor, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
 MUTATIONS = {
@@ -69,7 +69,7 @@ Line = tuple[str, str, str]
 Pair = tuple[int, int]
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Four numbers and one or two categories; where links have weights one or two numbers of these, too."""
     weighted = bool(rng.randint(2))
     names, categories = [TRIANGLES, HUB, CROSSING, TAIL], [SHAPE, ANCHOR]
@@ -84,9 +84,7 @@ def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
     ]
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One file graphs/ID.csv a sample, spoiled by `mutations` (name: strength between 0 and 1)."""
     wanted = number_values(NUMBERS, factors, (), rng)
     wanted |= {name: codes(factors, name, levels, rng) for name, levels in CATEGORIES.items()}

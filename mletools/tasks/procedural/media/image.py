@@ -18,7 +18,7 @@ from ...forms import rle
 from ...table import Column, Rejected
 from ..arrays import Array, Rng
 from ..scenario import Scenario
-from ..world import Category, Dense, Number, Rendered
+from ..world import Category, Dense, Factor, Rendered
 from .common import (
     Menu,
     apply_steps,
@@ -81,20 +81,18 @@ class Look:
         return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six numbers of the scene and the marker's shape, at times its quadrant; a tint in colour pictures only."""
     names = [name for name in shuffled(list(NUMBERS), rng) if name != TINT or scenario["image"]["channels"] == 3]
     numbers = draw_numbers(NUMBERS, names[: 5 + int(rng.randint(2))], WHOLE, rows, rng)
     levels = shuffled(MARKERS, rng)[: 3 + int(rng.randint(2))]
-    found: list[Number | Category] = [*numbers, Category(MARKER, levels, rng.randint(len(levels), size=rows))]
+    found: list[Factor] = [*numbers, Category(MARKER, levels, rng.randint(len(levels), size=rows))]
     if rng.randint(2):
         found.append(Category(QUADRANT, QUADRANTS, rng.randint(len(QUADRANTS), size=rows)))
     return found
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One PNG a sample, of one size, spoiled by `mutations` (name: strength between 0 and 1)."""
     rows, names = row_count(factors), {factor.name for factor in factors}
     marker = next((each for each in factors if isinstance(each, Category) and each.name == MARKER), None)

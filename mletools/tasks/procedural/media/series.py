@@ -16,7 +16,7 @@ from ...dataset import Asset, Target
 from ...table import Column, csv_bytes, fixed
 from ..arrays import Array, Rng
 from ..scenario import Named, Scenario
-from ..world import Category, Dense, Number, Rendered
+from ..world import Category, Dense, Factor, Rendered
 from .common import Menu, codes, draw_numbers, least_squares, measured_places, number_values, pick, shuffled
 
 MUTATIONS = {
@@ -68,16 +68,14 @@ def _menu(scenario: Scenario) -> Menu:
     }
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of the series and the shape of its season."""
     menu = _menu(scenario)
     names = shuffled(list(menu), rng)[: 5 + int(rng.randint(2))]
     return [*draw_numbers(menu, names, WHOLE, rows, rng), Category(SHAPE, SHAPES, rng.randint(len(SHAPES), size=rows))]
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """A CSV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     scale, season = Scale.of(scenario), scenario["series"]["season"]
     values, length = number_values(_menu(scenario), factors, WHOLE, rng), LENGTHS[season]

@@ -19,7 +19,7 @@ from ...dataset import Asset
 from ...table import Column, fixed
 from ..arrays import Array, Rng
 from ..scenario import Measured, Scenario
-from ..world import Category, DrawDense, Number, Rendered
+from ..world import Category, DrawDense, Factor, Number, Rendered
 from .common import apply_steps, draw_places, pick, row_count, shuffled
 from .text_grammar import (
     ASKS,
@@ -72,7 +72,7 @@ class NotesPlan:
     """
 
     scenario: Scenario
-    factors: dict[str, Number | Category]
+    factors: dict[str, Factor]
     rivals: tuple[str, str]
     themes: dict[str, list[str]]
     events: tuple[str, str]
@@ -97,7 +97,7 @@ def order_levels(one: str, other: str) -> list[str]:
     return [f"{one} before {other}", f"{other} before {one}", f"only one of {one} and {other}"]
 
 
-def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of a note, one or two of them categories; what they refer to is in their names."""
     text = scenario["text"]
     one, other = shuffled(list(text["themes"]), rng)[:2]
@@ -133,7 +133,7 @@ def _readable(scenario: Scenario) -> list[Measured]:
     return entries or list(scenario["numbers"])
 
 
-def make_plan(scenario: Scenario, factors: Sequence[Number | Category], rng: Rng) -> NotesPlan:
+def make_plan(scenario: Scenario, factors: Sequence[Factor], rng: Rng) -> NotesPlan:
     """What the factors name, and drawn values for the rest."""
     text, by_name = scenario["text"], {factor.name: factor for factor in factors}
     pairs = list(itertools.permutations(shuffled(list(text["themes"]), rng), 2))
@@ -159,9 +159,7 @@ def make_plan(scenario: Scenario, factors: Sequence[Number | Category], rng: Rng
     )
 
 
-def render(
-    scenario: Scenario, factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Rng
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One note a sample, spoiled by `mutations` (name: strength between 0 and 1): a column `text`, or docs/ID.txt."""
     plan = make_plan(scenario, factors, rng)
     notes = []
@@ -575,7 +573,7 @@ def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Array]:
 Note = list[Sentence]
 
 
-def _reading(plan: NotesPlan, factor: Number | Category) -> Callable[[Note], float]:
+def _reading(plan: NotesPlan, factor: Factor) -> Callable[[Note], float]:
     text, (one, other) = plan.scenario["text"], plan.rivals
     readings: dict[str, Callable[[Note], float]] = {
         ORDER: lambda note: _order(plan, note),
@@ -617,7 +615,7 @@ def _level(levels: Sequence[Collection[str]], beside: Collection[str], note: Not
     return hits[0] if hits else 0.5
 
 
-def _number(plan: NotesPlan, factor: Number | Category, note: Note) -> float:
+def _number(plan: NotesPlan, factor: Factor, note: Note) -> float:
     """The number that no word calls an old one, in the sentence that names what it is."""
     assert isinstance(factor, Number)
     own = set(_letters([plan.number["meaning"]])) - ARTICLES
