@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from challenge_builders import challenge_of, rule_of
@@ -31,6 +32,7 @@ from mletools.tasks.procedural.dna import METRICS, MODALITIES, MUTATIONS, SAMPLE
 from mletools.tasks.procedural.draw import MEDIA, begin, draw_world, medium, scenarios
 from mletools.tasks.procedural.media import columns
 from mletools.tasks.procedural.rule import Cause, compose, shown, signs
+from mletools.tasks.procedural.scenario import Scenario
 from mletools.tasks.procedural.signs import PHRASES
 from mletools.tasks.procedural.target import make_target
 from mletools.tasks.procedural.world import Category, Number, divisible
@@ -57,6 +59,7 @@ def test_scenarios_are_complete():
     assert len({each["key"] for each in found}) == len(found) >= 30
     assert len({each["domain"] for each in found}) >= 25
     for each in found:
+        assert msgspec.convert(each, Scenario) == each
         entries = [*each["numbers"], *each["categories"]]
         asked = [each[name] for name in ("quantity", "binary", "classes", "tags")]
         names = [entry["name"] for entry in [*entries, *asked, each["ranking"]["query"], each["ranking"]["grade"]]]

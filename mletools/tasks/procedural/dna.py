@@ -5,13 +5,17 @@ mutations that make the data harder. Not covered: the story (scenario) and the h
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
+
+from .arrays import Rng
+from .scenario import Scenario
 
 SAMPLES = (50, 200)
 MUTATIONS = 3
+MediumName = Literal["columns", "image", "text", "audio", "graph", "series"]
 MODALITIES = ("tabular", "image", "text", "audio", "graph", "timeseries", "multimodal")
 # The media of a modality; multimodal draws two or three of all.
-MEDIA = {
+MEDIA: dict[str, tuple[MediumName, ...]] = {
     "tabular": ("columns",),
     "image": ("image",),
     "text": ("text",),
@@ -41,7 +45,7 @@ COMMON = {
 }
 CLASSES = ("binary_classification", "multiclass_classification")
 # Metrics by problem: (name in mle-grade, what is handed in, parameters).
-Choice = tuple[str, str, dict[str, Any]]
+Choice = tuple[str, str, dict[str, float | str]]
 METRICS: dict[str, tuple[Choice, ...]] = {
     "binary_classification": (
         ("auroc", "probability", {}),
@@ -106,18 +110,45 @@ SKEWED: dict[str, tuple[Choice, ...]] = {
 TAIL = 12
 
 
+class Mutation(TypedDict):
+    """What makes the data of a medium harder, or of none (""): `strength` lies between 0.3 and 1."""
+
+    name: str
+    medium: MediumName | Literal[""]
+    strength: float
+
+
+class Dna(TypedDict):
+    """What was chosen: `noise` is in deviations of the rule's value, shares lie between 0 and 1."""
+
+    modality: str
+    media: list[MediumName]
+    problem: str
+    samples: int
+    metric: str
+    form: str
+    params: dict[str, float | str]
+    terms: int
+    tags: int
+    tag_names: NotRequired[list[str]]
+    query_rows: int
+    target_distribution: str
+    class_shares: list[float]
+    noise: float
+    flipped: float
+    test_share: float
+    mutations: list[Mutation]
+
+
 def draw_dna(
     modality: str,
-    scenario: Mapping[str, Any],
-    offered: Mapping[str, Sequence[str]],
+    scenario: Scenario,
+    offered: Mapping[MediumName, Sequence[str]],
     samples: tuple[int, int],
     mutations: int,
-    rng: Any,
-) -> dict[str, Any]:
-    """The DNA of one task; `offered` are the mutations of each medium, by its name in media/.
-
-    `noise` is in deviations of the rule's value, shares lie between 0 and 1, a mutation's `strength` between 0.3 and 1.
-    """
+    rng: Rng,
+) -> Dna:
+    """The DNA of one task; `offered` are the mutations of each medium, by its name in media/."""
     media = list(MEDIA.get(modality, ())) or _several(offered, rng)
     problems = EVERYWHERE + DENSE.get(modality, ()) * 2
     problem = problems[rng.randint(len(problems))]
@@ -158,14 +189,14 @@ def draw_dna(
     }
 
 
-def _several(offered: Mapping[str, Sequence[str]], rng: Any) -> list[str]:
+def _several(offered: Mapping[MediumName, Sequence[str]], rng: Rng) -> list[MediumName]:
     count = 2 + int(rng.randint(2))
     return [list(offered)[at] for at in sorted(rng.permutation(len(offered))[:count])]
 
 
 def _mutations(
-    media: list[str], offered: Mapping[str, Sequence[str]], problem: str, count: int, rng: Any
-) -> list[dict[str, Any]]:
+    media: list[MediumName], offered: Mapping[MediumName, Sequence[str]], problem: str, count: int, rng: Rng
+) -> list[Mutation]:
     """`count` different mutations that suit the problem, of the media and of no medium."""
     flat = problem in EVERYWHERE
     common = [name for name in COMMON if flat and (name != "class_imbalance" or problem in CLASSES)]

@@ -8,35 +8,36 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import cast, get_args
 
 from ..dataset import Dataset
 from ..table import Rejected
-from .dna import COMMON, MUTATIONS, SAMPLES, draw_dna
+from .arrays import Array, Rng
+from .dna import COMMON, MUTATIONS, SAMPLES, Dna, MediumName, draw_dna
 from .rule import Cause, Rule, choose, compose, shown, signs
+from .scenario import Caused, Lean, Scenario
 from .signs import phrases
 from .target import make_target
-from .world import Category, Dense, Number, Rendered, divisible
+from .world import Dense, Factor, Medium, Number, Rendered, divisible
 
 # So often factors are drawn until enough of the causes that the scenario names are among them.
 TRIES = 60
-MEDIA = ("columns", "image", "text", "audio", "graph", "series")
+MEDIA: tuple[MediumName, ...] = get_args(MediumName)
 
 
-def medium(name: str) -> ModuleType:
+def medium(name: str) -> Medium:
     """The module of media/ of that name."""
-    return importlib.import_module(f"{__package__}.media.{name}")
+    return cast(Medium, importlib.import_module(f"{__package__}.media.{name}"))
 
 
 @functools.cache
-def scenarios() -> list[dict[str, Any]]:
+def scenarios() -> list[Scenario]:
     """All scenarios, by name."""
     files = sorted((Path(__file__).parent / "scenarios").glob("*.json"))
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return [cast(Scenario, json.loads(file.read_text(encoding="utf-8"))) for file in files]
 
 
-def draw_world(modality: str, rng: Any, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> Dataset:
+def draw_world(modality: str, rng: Rng, samples: tuple[int, int] = SAMPLES, mutations: int = MUTATIONS) -> Dataset:
     """A world of this modality, with `samples` rows from least to most. Rejected when the rule came out flat."""
     scenario, dna = begin(modality, rng, samples, mutations)
     name, story = f"{scenario['key']}_{modality}", _told(scenario, dna)
@@ -48,14 +49,14 @@ def draw_world(modality: str, rng: Any, samples: tuple[int, int] = SAMPLES, muta
     return _flat(name, story, dna, scenario, rng)
 
 
-def begin(modality: str, rng: Any, samples: tuple[int, int], mutations: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def begin(modality: str, rng: Rng, samples: tuple[int, int], mutations: int) -> tuple[Scenario, Dna]:
     """(scenario, DNA): what is drawn first."""
     known = scenarios()
     scenario = known[rng.randint(len(known))]
     return scenario, draw_dna(modality, scenario, _offered(scenario), samples, mutations, rng)
 
 
-def _offered(scenario: Mapping[str, Any]) -> dict[str, list[str]]:
+def _offered(scenario: Scenario) -> dict[MediumName, list[str]]:
     """The mutations of each medium that suit the scenario: those that give thousandths need a unit that has them."""
     offered = {name: list(medium(name).MUTATIONS) for name in MEDIA}
     if not any(divisible(entry["unit"]) for entry in scenario["numbers"]):
@@ -65,12 +66,12 @@ def _offered(scenario: Mapping[str, Any]) -> dict[str, list[str]]:
     return offered
 
 
-def _told(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> list[str]:
+def _told(scenario: Scenario, dna: Dna) -> list[str]:
     """The story in sentences: the scenario's, then one of each medium."""
     return [scenario["context"], *(scenario[name]["context"] for name in dna["media"] if name != "columns")]
 
 
-def _title(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> str:
+def _title(scenario: Scenario, dna: Dna) -> str:
     """The scenario's title and what is asked for."""
     problems = {
         "binary_classification": scenario["binary"]["name"],
@@ -83,11 +84,11 @@ def _title(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> str:
     return f"{scenario['title']}: {problems.get(dna['problem'], dna['problem']).replace('_', ' ')}"
 
 
-def _strengths(dna: Mapping[str, Any], name: str) -> dict[str, float]:
+def _strengths(dna: Dna, name: str) -> dict[str, float]:
     return {each["name"]: each["strength"] for each in dna["mutations"] if each["medium"] == name}
 
 
-def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], made: Dense) -> Dataset:
+def _dense(name: str, context: list[str], dna: Dna, scenario: Scenario, made: Dense) -> Dataset:
     return Dataset(
         name=name,
         title=_title(scenario, dna),
@@ -104,7 +105,7 @@ def _dense(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping
     )
 
 
-def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[str, Any], rng: Any) -> Dataset:
+def _flat(name: str, context: list[str], dna: Dna, scenario: Scenario, rng: Rng) -> Dataset:
     import numpy as np
 
     targets = _targets(scenario, dna)
@@ -143,11 +144,11 @@ def _flat(name: str, context: list[str], dna: dict[str, Any], scenario: Mapping[
     )
 
 
-def _targets(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> Mapping[str, Any]:
+def _targets(scenario: Scenario, dna: Dna) -> Mapping[str, Caused]:
     """What the scenario says of the target of this problem (causes, lean), by tag where there are several."""
     if dna["problem"] == "multilabel_classification":
         return dict(scenario["tags"]["levels"])
-    entries = {
+    entries: dict[str, Caused] = {
         "binary_classification": scenario["binary"],
         "multiclass_classification": scenario["classes"],
         "regression": scenario["quantity"],
@@ -157,8 +158,8 @@ def _targets(scenario: Mapping[str, Any], dna: Mapping[str, Any]) -> Mapping[str
 
 
 def _caused(
-    scenario: Mapping[str, Any], dna: Mapping[str, Any], targets: Mapping[str, Any], rng: Any
-) -> tuple[dict[str, list[Number | Category]], dict[str, list[Cause]]]:
+    scenario: Scenario, dna: Dna, targets: Mapping[str, Caused], rng: Rng
+) -> tuple[dict[MediumName, list[Factor]], dict[str, list[Cause]]]:
     """Factors by medium, and the causes that act on each of `targets`; of tags, on as many as the DNA asks for.
 
     Rejected when the scenario names too few causes of what the media show.
@@ -181,9 +182,7 @@ def _caused(
     raise Rejected("rule: too few causes of the target are among the factors")
 
 
-def _causes(
-    scenario: Mapping[str, Any], name: str, target: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any
-) -> list[Cause]:
+def _causes(scenario: Scenario, name: MediumName, target: Caused, factors: Sequence[Factor], rng: Rng) -> list[Cause]:
     """What of a medium's factors acts on the target."""
     by_name = {factor.name: factor for factor in factors}
     causes = [Cause.parse(line) for line in target["causes"]]
@@ -202,7 +201,7 @@ def _causes(
     ]
 
 
-def _lore(scenario: Mapping[str, Any], causes: Sequence[tuple[Cause, str]]) -> list[str]:
+def _lore(scenario: Scenario, causes: Sequence[tuple[Cause, Lean]]) -> list[str]:
     """What the people of the scenario say of the signs that act, in a sentence, if there are any: (cause, lean)."""
     said = phrases(((cause.factor, cause.sign == lean) for cause, lean in causes), scenario)
     if not said:
@@ -212,7 +211,7 @@ def _lore(scenario: Mapping[str, Any], causes: Sequence[tuple[Cause, str]]) -> l
     return [f"{scenario['experts']} take {listed} as {signs_of} of {scenario['condition']}."]
 
 
-def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:
+def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Array:
     """(rows, m): what the files tell of the factors that matter, and each term's value at these, which bends them."""
     import numpy as np
 
@@ -222,7 +221,7 @@ def _right(rules: Sequence[Rule], rendered: Sequence[Rendered]) -> Any:
     return np.round(np.column_stack([*(seen[name] for name in names), *terms]), 6)
 
 
-def _tilt(dna: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any) -> Any:
+def _tilt(dna: Dna, factors: Sequence[Factor], rng: Rng) -> "Array | None":
     """Weights (rows,) with which rows come into the test set where the mutations ask for a shift, else None."""
     strength = next((each["strength"] for each in dna["mutations"] if each["name"] == "shift"), None)
     if strength is None:
@@ -239,13 +238,13 @@ def _rules(rules: Sequence[Rule], tags: Sequence[str]) -> str:
 
 
 def _origin(
-    dna: dict[str, Any],
-    scenario: Mapping[str, Any],
+    dna: Dna,
+    scenario: Scenario,
     families: list[str],
     rule: str,
     used: list[str],
     irrelevant: list[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     words = [
         {
             **each,

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..table import fixed
-from .world import Category, Number
+from .arrays import Array, Rng
+from .scenario import Lean
+from .world import Category, Factor, Number
 
 # A term's value from the places or codes of its factors, in the order of its factors: (rows,) each.
 Form = Callable[..., Any]
@@ -57,7 +59,7 @@ class Cause:
         """Whether a linear model misses the effect."""
         return self.sign in "^v" or bool(self.category)
 
-    def acts_on(self, factors: Mapping[str, Number | Category]) -> bool:
+    def acts_on(self, factors: Mapping[str, Factor]) -> bool:
         """Whether the factors, by name, include those of this cause."""
         return self.factor in factors and (not self.category or self.category in factors)
 
@@ -74,7 +76,7 @@ class Term:
     mean: float = 0.0
     spread: float = 1.0
 
-    def of(self, seen: Mapping[str, Any]) -> Any:
+    def of(self, seen: Mapping[str, Array]) -> Array:
         """The weighted, standardised value of shape (rows,) for places and codes by the factor's name."""
         import numpy as np
 
@@ -89,7 +91,7 @@ class Rule:
     terms: list[Term]
     deviation: float
 
-    def of(self, seen: Mapping[str, Any]) -> Any:
+    def of(self, seen: Mapping[str, Array]) -> Array:
         """The rule's value of shape (rows,) for places and codes by the factor's name."""
         import numpy as np
 
@@ -109,12 +111,12 @@ class Rule:
         return list(dict.fromkeys(name for term in self.terms for name in term.factors))
 
 
-def shown(factors: Sequence[Number | Category]) -> dict[str, Any]:
+def shown(factors: Sequence[Factor]) -> dict[str, Array]:
     """The true places and codes by the factor's name."""
     return {each.name: each.place if isinstance(each, Number) else each.code for each in factors}
 
 
-def compose(causes: Sequence[Cause], factors: Sequence[Number | Category], rng: Any) -> Rule:
+def compose(causes: Sequence[Cause], factors: Sequence[Factor], rng: Rng) -> Rule:
     """A rule of all these causes: two monotone ones may become one term that needs both.
 
     ValueError when no term varies over the rows.
@@ -137,7 +139,7 @@ def compose(causes: Sequence[Cause], factors: Sequence[Number | Category], rng: 
     return Rule(terms, deviation)
 
 
-def _paired(causes: Sequence[Cause], rng: Any) -> list[Cause | tuple[Cause, Cause]]:
+def _paired(causes: Sequence[Cause], rng: Rng) -> list[Cause | tuple[Cause, Cause]]:
     """The causes, of which two monotone ones may be joined: always when nothing else is out of a linear model's reach."""
     monotone = [each for each in causes if each.monotone]
     joins = rng.uniform() < JOINT or not any(each.bent for each in causes)
@@ -147,7 +149,7 @@ def _paired(causes: Sequence[Cause], rng: Any) -> list[Cause | tuple[Cause, Caus
     return [*(each for each in causes if each not in pair), pair]
 
 
-def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Any) -> tuple[str, str, list[str], Form]:
+def _single(cause: Cause, factors: Mapping[str, Factor], rng: Rng) -> tuple[str, str, list[str], Form]:
     """(family, words, names of factors, form) of a cause on its own, in a drawn shape."""
     factor = factors[cause.factor]
     if isinstance(factor, Category):
@@ -159,7 +161,7 @@ def _single(cause: Cause, factors: Mapping[str, Number | Category], rng: Any) ->
     assert isinstance(category, Category)
     level = list(category.levels).index(cause.levels[0])
 
-    def only_where(place: Any, code: Any) -> Any:
+    def only_where(place: Array, code: Array) -> Any:
         import numpy as np
 
         return (form(place) - 0.5) * np.where(code == level, 1.0, ELSEWHERE)
@@ -181,7 +183,7 @@ def _order(cause: Cause, category: Category) -> tuple[str, str, list[str], Form]
     return "order", f"{category.name}: {pairs}", [category.name], lambda code: effects[code]
 
 
-def _rising(cause: Cause, number: Number, rng: Any) -> tuple[str, str, Form]:
+def _rising(cause: Cause, number: Number, rng: Rng) -> tuple[str, str, Form]:
     import numpy as np
 
     family = ("trend", "trend", "saturating", "accelerating", "threshold")[rng.randint(5)]
@@ -199,13 +201,13 @@ def _rising(cause: Cause, number: Number, rng: Any) -> tuple[str, str, Form]:
     return family, f"more {number.name} is {'higher' if cause.sign == '+' else 'lower'}, {words}", form
 
 
-def _turning(cause: Cause, number: Number, rng: Any) -> tuple[str, str, Form]:
+def _turning(cause: Cause, number: Number, rng: Rng) -> tuple[str, str, Form]:
     peak, sign = round(float(rng.uniform(0.35, 0.65)), 3), 1 if cause.sign == "^" else -1
     words = f"{number.name} near {number.at(peak)} is {'highest' if sign > 0 else 'lowest'}, by the squared distance"
     return "peak" if sign > 0 else "trough", words, lambda place: -sign * (place - peak) ** 2
 
 
-def _joint(pair: tuple[Cause, Cause], factors: Mapping[str, Number | Category]) -> tuple[str, str, list[str], Form]:
+def _joint(pair: tuple[Cause, Cause], factors: Mapping[str, Factor]) -> tuple[str, str, list[str], Form]:
     """Two causes that need each other: the product of what each would do alone."""
     (one, other), words = pair, [f"{'more' if each.sign == '+' else 'less'} {each.factor}" for each in pair]
     first, second = _turned(one), _turned(other)
@@ -218,7 +220,7 @@ def _turned(cause: Cause) -> Callable[[Any], Any]:
     return (lambda place: place) if cause.sign == "+" else (lambda place: 1 - place)
 
 
-def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Any) -> list[Cause]:
+def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Rng) -> list[Cause]:
     """`count` of the causes that each medium offers, of each one at least, none twice on the same factor.
 
     A cause that a linear model misses comes second where there is one.
@@ -233,7 +235,7 @@ def choose(rooms: Sequence[Sequence[Cause]], count: int, rng: Any) -> list[Cause
     return chosen
 
 
-def signs(lines: Sequence[str], lean: str, factors: Sequence[Number | Category], rng: Any) -> list[Cause]:
+def signs(lines: Sequence[str], lean: Lean, factors: Sequence[Factor], rng: Rng) -> list[Cause]:
     """The causes of a medium that stand for the scenario's condition, turned for a target that leans against it.
 
     Half of them act mainly where a category of the medium has a drawn level.

@@ -1,7 +1,8 @@
 """What the factors of a medium are called by those who look at the files: phrases for the sentence about signs."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from .scenario import Scenario
 
 # How often a series swings, by its step and the steps of a season; else regularly.
 CYCLES = {("hour", 24): "daily", ("day", 7): "weekly", ("month", 12): "yearly"}
@@ -39,16 +40,16 @@ PHRASES = {
 }
 
 
-def phrases(factors: Iterable[tuple[str, bool]], scenario: Mapping[str, Any]) -> list[str]:
+def phrases(factors: Iterable[tuple[str, bool]], scenario: Scenario) -> list[str]:
     """The phrases of those factors that have one, each once; the flag says whether more of it is meant."""
     words = _words(scenario)
     named = [PHRASES[name][0 if more else 1].format(**words) for name, more in factors if name in PHRASES]
     return list(dict.fromkeys(named))
 
 
-def _words(scenario: Mapping[str, Any]) -> dict[str, str]:
+def _words(scenario: Scenario) -> dict[str, str]:
     """What the scenario calls the spots and stripes of its pictures, the parts of its networks, the cycle of its series."""
-    image, graph, series = (scenario[name] for name in ("image", "graph", "series"))
+    image, graph, series = (scenario["image"], scenario["graph"], scenario["series"])
     return {
         "spots": image["spots"],
         "stripes": image["stripes"],

@@ -4,16 +4,18 @@ Classes are cut by rank, so that the last bit of a sum cannot move a row across 
 targets (masks, futures, gaps), which a medium draws itself.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ...grading import metrics
 from ..dataset import Target
 from ..table import Column, fixed
+from .arrays import Array, Rng
+from .dna import Dna
+from .scenario import Classes, Scenario
 
 # How a number is spread over its range, by name: words, and its share of the range at a place between 0 and 1, where
 # `ratio` is highest over lowest.
-SPREADS: dict[str, tuple[str, Callable[[Any, float], Any]]] = {
+SPREADS: dict[str, tuple[str, Callable[[Array, float], Array]]] = {
     "even": ("linearly", lambda place, ratio: place),
     "skewed": ("by equal ratios (a long upper tail)", lambda place, ratio: (ratio**place - 1) / (ratio - 1)),
     "late": ("with a long lower tail (the square root)", lambda place, ratio: place**0.5),
@@ -27,7 +29,7 @@ LEAST_QUERIES = 12
 RELEVANT = 0.35
 
 
-def make_target(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
+def make_target(scenario: Scenario, dna: Dna, signals: list[Array], rng: Rng) -> Target:
     """The target of `dna["problem"]` out of rule values: one of shape (rows,) with deviation 1, for tags one a tag.
 
     `dna["noise"]` is the deviation of the noise that is added, `dna["flipped"]` the share of rows whose target is then
@@ -36,13 +38,13 @@ def make_target(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: li
     return MAKERS[dna["problem"]](scenario, dna, signals, rng)
 
 
-def _noisy(signal: Any, dna: Mapping[str, Any], rng: Any) -> Any:
+def _noisy(signal: Array, dna: Dna, rng: Rng) -> Array:
     import numpy as np
 
     return np.round(signal + dna["noise"] * rng.normal(size=len(signal)), 9)
 
 
-def _flip(values: Any, dna: Mapping[str, Any], rng: Any) -> Any:
+def _flip(values: Array, dna: Dna, rng: Rng) -> Array:
     """The values, where a share of the rows has got the value of another row: wrong labels."""
     import numpy as np
 
@@ -50,11 +52,11 @@ def _flip(values: Any, dna: Mapping[str, Any], rng: Any) -> Any:
     return np.where(wrong, values[rng.permutation(len(values))], values)
 
 
-def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
+def _classes(scenario: Scenario, dna: Dna, signals: list[Array], rng: Rng) -> Target:
     import numpy as np
 
     binary = dna["problem"] == "binary_classification"
-    entry = scenario["binary" if binary else "classes"]
+    entry = scenario["binary"] if binary else scenario["classes"]
     hidden = _noisy(signals[0], dna, rng)
     rank = np.argsort(np.argsort(hidden, kind="stable"), kind="stable")
     places = np.round(np.cumsum(dna["class_shares"])[:-1] * len(hidden)).astype(int)
@@ -74,9 +76,7 @@ def _classes(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[
     )
 
 
-def _asked_class(
-    scenario: Mapping[str, Any], entry: Mapping[str, Any], dna: Mapping[str, Any], binary: bool
-) -> tuple[list[str], str, str]:
+def _asked_class(scenario: Scenario, entry: Classes, dna: Dna, binary: bool) -> tuple[list[str], str, str]:
     """(labels, meaning of the column in train.csv, the task in a sentence)."""
     name, meaning, levels, one = entry["name"], entry["meaning"], list(entry["levels"]), scenario["sample"]["one"]
     if metrics.find(dna["metric"]).ordered_classes:
@@ -94,7 +94,7 @@ def _asked_class(
     return levels, meaning, asked
 
 
-def _between(signal: Any, cuts: Any, noise: float) -> Any:
+def _between(signal: Array, cuts: Array, noise: float) -> Array:
     """The probability of each class, (rows, classes): that signal + noise lies between its cuts."""
     import numpy as np
     from scipy.stats import norm
@@ -104,15 +104,16 @@ def _between(signal: Any, cuts: Any, noise: float) -> Any:
     return np.round(np.clip(np.diff(edges, axis=1), 0, 1), 6)
 
 
-def _unsure(known: Any, dna: Mapping[str, Any]) -> Any:
+def _unsure(known: Array, dna: Dna) -> Array:
     """Probabilities (rows, classes) of one who also knows how many labels are wrong, and is never quite sure."""
     import numpy as np
 
     doubt = max(dna["flipped"], LEAST_DOUBT)
-    return np.round((1 - doubt) * known + doubt * known.mean(axis=0), 6)
+    mean: Array = known.mean(axis=0)
+    return np.round((1 - doubt) * known + doubt * mean, 6)
 
 
-def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
+def _tags(scenario: Scenario, dna: Dna, signals: list[Array], rng: Rng) -> Target:
     import numpy as np
 
     entry = scenario["tags"]
@@ -141,7 +142,7 @@ def _tags(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any
 _TAG_FORMS = {"tagset": "all tags that apply", "probability": "the probability of each tag"}
 
 
-def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
+def _number(scenario: Scenario, dna: Dna, signals: list[Array], rng: Rng) -> Target:
     import numpy as np
 
     entry = scenario["quantity"]
@@ -150,7 +151,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     words, spread = SPREADS[dna["target_distribution"]]
     low, high = hidden.min(), hidden.max()
 
-    def scaled(values: Any) -> Any:
+    def scaled(values: Array) -> Array:
         place = np.clip((values - low) / (high - low), 0, 1)
         return entry["low"] + spread(place, entry["high"] / entry["low"]) * (entry["high"] - entry["low"])
 
@@ -166,7 +167,7 @@ def _number(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     )
 
 
-def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[Any], rng: Any) -> Target:
+def _grades(scenario: Scenario, dna: Dna, signals: list[Array], rng: Rng) -> Target:
     """Rows of a query compete: the grade counts against the others of that query; an offset a query means nothing."""
     import numpy as np
 
@@ -208,7 +209,7 @@ def _grades(scenario: Mapping[str, Any], dna: Mapping[str, Any], signals: list[A
     )
 
 
-MAKERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], list[Any], Any], Target]] = {
+MAKERS: dict[str, Callable[[Scenario, Dna, list[Array], Rng], Target]] = {
     "binary_classification": _classes,
     "multiclass_classification": _classes,
     "multilabel_classification": _tags,

@@ -6,12 +6,14 @@ says what can be measured from these files again. Not covered: the rule over fac
 becomes (target), splitting and the files' names (tasks.draft).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..dataset import Features, Target
 from ..table import fixed
+from .arrays import Array, Rng
+from .scenario import Scenario
 
 # Units of which thousandths are given: not counts, shares, degrees or months.
 DIVISIBLE = (
@@ -34,7 +36,7 @@ class Number:
     low: float
     high: float
     decimals: int
-    place: Any
+    place: Array
 
     def at(self, place: float) -> str:
         """A place between 0 and 1 in the factor's own unit, as text."""
@@ -48,7 +50,10 @@ class Category:
 
     name: str
     levels: Sequence[str]
-    code: Any
+    code: Array
+
+
+Factor = Number | Category
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Rendered(Features):
     """
 
     plain: Any = None
-    measured: dict[str, Any] = field(default_factory=dict)
+    measured: dict[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,25 +80,29 @@ class Dense:
 
     rendered: Rendered
     target: Target
-    plain: Any
-    right: Any
+    plain: Array
+    right: Array
     families: list[str]
     rule: str
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, int] = field(default_factory=dict)
+
+
+# (scenario, rows, mutations, noise, rng)
+DrawDense = Callable[[Scenario, int, Mapping[str, float], float, Rng], Dense]
 
 
 class Medium(Protocol):
-    """A module of media/. MUTATIONS: {name: what it does to the data}; DENSE: {problem: function like `dense`}."""
+    """A module of media/. MUTATIONS: {name: what it does to the data}; DENSE: {problem: what draws it}."""
 
     MUTATIONS: Mapping[str, str]
-    DENSE: Mapping[str, Any]
+    DENSE: Mapping[str, DrawDense]
 
-    def factors(self, scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]: ...
+    def factors(self, scenario: Scenario, rows: int, rng: Rng) -> list[Factor]: ...
 
     def render(
         self,
-        scenario: Mapping[str, Any],
-        factors: Sequence[Number | Category],
+        scenario: Scenario,
+        factors: Sequence[Factor],
         mutations: Mapping[str, float],
-        rng: Any,
+        rng: Rng,
     ) -> Rendered: ...

@@ -17,7 +17,9 @@ from scipy.ndimage import gaussian_filter1d, maximum_filter1d, uniform_filter1d
 
 from ...dataset import Asset, Target
 from ...table import Column, fixed
-from ..world import Category, Dense, Number, Rendered
+from ..arrays import Array, Rng
+from ..scenario import Scenario
+from ..world import Category, Dense, Factor, Rendered
 from .common import (
     Menu,
     apply_steps,
@@ -65,16 +67,14 @@ TREMOLO_DEPTH = 0.4
 BURST_HZ, BURST_WIDTH, BURST_SECONDS = 3300.0, 80.0, 0.06
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of the sound, and the course of its loudness."""
     names = shuffled(list(NUMBERS), rng)[: 5 + int(rng.randint(2))]
     numbers = draw_numbers(NUMBERS, names, WHOLE, rows, rng)
     return [*numbers, Category(ENVELOPE, ENVELOPES, rng.randint(len(ENVELOPES), size=rows))]
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """A WAV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     values = number_values(NUMBERS, factors, WHOLE, rng)
     level = _sound(values, codes(factors, ENVELOPE, ENVELOPES, rng), rng)
@@ -87,12 +87,12 @@ def render(
     )
 
 
-def quantised(level: Any) -> Any:
+def quantised(level: Array) -> Array:
     """Amplitudes between -1 and 1, cut off beyond, as whole numbers of 16 bit; the same shape."""
     return np.rint(np.round(np.clip(level, -1, 1) * FULL, 3)).astype("<i2")
 
 
-def asset(samples: Any, meaning: str = "the recording") -> Asset:
+def asset(samples: Array, meaning: str = "the recording") -> Asset:
     """One file a row of `samples` (rows, LENGTH), which are 16 bit."""
     contents = []
     for row in samples:
@@ -102,13 +102,13 @@ def asset(samples: Any, meaning: str = "the recording") -> Asset:
     return Asset("audio", meaning, "audio", "wav", contents)
 
 
-def _turns(pitch: Any, glide: Any) -> Any:
+def _turns(pitch: Array, glide: Array) -> Array:
     """The phase in periods, (rows, LENGTH), of a tone that has `pitch` in the middle and rises by `glide` Hz a second."""
     time = np.arange(LENGTH) / RATE
     return pitch[:, None] * time + glide[:, None] * (time**2 - SECONDS * time) / 2
 
 
-def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
+def _sound(values: Mapping[str, Array], envelope: Array, rng: Rng) -> Any:
     """(rows, LENGTH) between -1 and 1, from the factors' values in their units and the codes of the envelope."""
     rows, time = len(envelope), np.arange(LENGTH) / RATE
     turns, fall = _turns(values["audio_pitch"], values["audio_glide"]), values["audio_overtones"][:, None]
@@ -132,7 +132,7 @@ def _sound(values: Mapping[str, Any], envelope: Any, rng: Any) -> Any:
     return np.round(level * loudness / np.max(np.abs(level), axis=1, keepdims=True), 9)
 
 
-def _clicks(count: Any, rng: Any) -> Any:
+def _clicks(count: Array, rng: Rng) -> Array:
     """So many clicks of three samples each, at drawn times that do not touch: (rows, LENGTH)."""
     level = np.zeros((len(count), LENGTH + 3))
     for row, clicks in zip(level, np.rint(count).astype(int), strict=True):
@@ -143,21 +143,21 @@ def _clicks(count: Any, rng: Any) -> Any:
     return level[:, :LENGTH]
 
 
-def spoil(level: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def spoil(level: Array, mutations: Mapping[str, float], rng: Rng) -> Array:
     """`level` (rows, LENGTH) after the mutations, in the order of a recording chain."""
     return np.round(apply_steps(FAULTS, level, mutations, rng), 9)
 
 
-def _filtered(level: Any, weight: Any) -> Any:
+def _filtered(level: Array, weight: Array) -> Array:
     """`level` (rows, samples) with its spectrum multiplied by `weight`, for each of the frequencies of rfft."""
     return np.fft.irfft(np.fft.rfft(level, axis=1) * weight, n=level.shape[1], axis=1)
 
 
-def _loudness(level: Any) -> Any:
+def _loudness(level: Array) -> Any:
     return np.sqrt(np.mean(level**2, axis=1, keepdims=True))
 
 
-def _echo(level: Any, strength: float, rng: Any) -> Any:
+def _echo(level: Array, strength: float, rng: Rng) -> Array:
     delay = rng.randint(int(0.03 * RATE), int(0.09 * RATE), size=len(level))
     gain = strength * rng.uniform(0.3, 0.9, size=len(level))
     padded = np.zeros((len(level), LENGTH))
@@ -166,34 +166,34 @@ def _echo(level: Any, strength: float, rng: Any) -> Any:
     return (level + padded) / (1 + gain[:, None])
 
 
-def _noise(level: Any, strength: float, rng: Any) -> Any:
+def _noise(level: Array, strength: float, rng: Rng) -> Any:
     """Noise whose power falls with the frequency, by a power of it that is drawn once."""
     weight = (1 + np.fft.rfftfreq(LENGTH, 1 / RATE) / 200) ** -rng.uniform(0.2, 1.0)
     noise = _filtered(rng.normal(size=level.shape), weight / np.sqrt(np.mean(weight**2)))
     return level + strength * rng.uniform(0.2, 1.0, size=(len(level), 1)) * _loudness(level) * noise
 
 
-def _hum(level: Any, strength: float, rng: Any) -> Any:
+def _hum(level: Array, strength: float, rng: Rng) -> Any:
     time, starts = np.arange(LENGTH) / RATE, rng.uniform(size=(3, len(level), 1))
     wave = sum(np.sin(2 * np.pi * (50 * at * time + starts[at // 2])) / at for at in (1, 3, 5))
     return level + strength * rng.uniform(0.4, 1.5, size=(len(level), 1)) * _loudness(level) * wave
 
 
-def _gain(level: Any, strength: float, rng: Any) -> Any:
+def _gain(level: Array, strength: float, rng: Rng) -> Array:
     rows = len(level)
     late = np.arange(LENGTH) >= rng.randint(LENGTH // 6, 5 * LENGTH // 6, size=(rows, 1))
     factor = 1 - strength * rng.uniform(0.4, 0.85, size=(rows, 1))
     return np.where(late == (rng.uniform(size=(rows, 1)) < 0.5), factor, 1.0) * level
 
 
-def _clip(level: Any, strength: float, rng: Any) -> Any:
+def _clip(level: Array, strength: float, rng: Rng) -> Array:
     """Cuts off at a share of the 98 % quantile of the amplitude, so that clicks do not save the rest."""
     loud = np.quantile(np.abs(level), 0.98, axis=1, keepdims=True)
     top = loud * (1 - strength * rng.uniform(0.25, 0.75, size=(len(level), 1)))
     return np.clip(level, -top, top)
 
 
-def _dropouts(level: Any, strength: float, rng: Any) -> Any:
+def _dropouts(level: Array, strength: float, rng: Rng) -> Array:
     silent = np.zeros(level.shape, dtype=bool)
     for _ in range(2 + int(6 * strength)):
         start = rng.randint(LENGTH, size=(len(level), 1))
@@ -202,7 +202,7 @@ def _dropouts(level: Any, strength: float, rng: Any) -> Any:
     return np.where(silent, 0.0, level)
 
 
-def _narrow(level: Any, strength: float, rng: Any) -> Any:
+def _narrow(level: Array, strength: float, rng: Rng) -> Array:
     top = 2800 - 1500 * strength * rng.uniform(0.3, 1.0, size=(len(level), 1))
     passes = 1 / (1 + (np.fft.rfftfreq(LENGTH, 1 / RATE) / top) ** 16)
     weak = rng.uniform(size=(len(level), 1)) < 0.4 + 0.5 * strength
@@ -210,7 +210,7 @@ def _narrow(level: Any, strength: float, rng: Any) -> Any:
 
 
 # From the room to the file.
-FAULTS: dict[str, Callable[[Any, float, Any], Any]] = {
+FAULTS: dict[str, Callable[[Array, float, Rng], Array]] = {
     "echo": _echo,
     "background_noise": _noise,
     "hum": _hum,
@@ -221,7 +221,7 @@ FAULTS: dict[str, Callable[[Any, float, Any], Any]] = {
 }
 
 
-def plain_features(samples: Any) -> Any:
+def plain_features(samples: Array) -> Array:
     """(rows, 31) quick statistics of 16 bit samples (rows, LENGTH).
 
     Loudness of the whole and of fifths, peak, zero crossings, 16 bands and their centroid; of quarters the loudness of
@@ -244,7 +244,7 @@ def plain_features(samples: Any) -> Any:
     return np.round(np.column_stack([*whole, fifths, bands, quarters, *centroids, *swings]), 6)
 
 
-def _centroid(power: Any, pitch: Any) -> Any:
+def _centroid(power: Array, pitch: Array) -> Any:
     """The mean of `pitch` weighted by `power` along the last axis."""
     return (power * pitch).sum(axis=-1) / (power.sum(axis=-1) + 1e-9)
 
@@ -257,7 +257,7 @@ CLICK_RATIO = 5.0
 WINDOW, HOP, PADDED = 512, 256, 2048
 
 
-def measure(samples: Any) -> dict[str, Any]:
+def measure(samples: Array) -> dict[str, Array]:
     """Each factor in its own unit, (rows,), and codes of the envelope, from 16 bit samples (rows, LENGTH)."""
     level = (samples / FULL).astype(np.float32)
     clicks, cleaned = _find_clicks(level / (_loudness(level) + np.float32(1e-9)))
@@ -295,12 +295,12 @@ def measure(samples: Any) -> dict[str, Any]:
     }
 
 
-def _slow(course: Any, width: float) -> Any:
+def _slow(course: Array, width: float) -> Any:
     """`course` (rows, steps) smoothed by a Gaussian of `width` steps."""
     return gaussian_filter1d(course, width, axis=1, mode="reflect")
 
 
-def _find_clicks(level: Any) -> tuple[Any, Any]:
+def _find_clicks(level: Array) -> tuple[Array, Array]:
     """(number of clicks (rows,), the recording without them): jumps that stick out of their neighbourhood."""
     jump = np.zeros_like(level)
     jump[:, 1:-1] = np.abs(2 * level[:, 1:-1] - level[:, :-2] - level[:, 2:])
@@ -311,7 +311,7 @@ def _find_clicks(level: Any) -> tuple[Any, Any]:
     return peak.sum(axis=1).astype(float), np.where(near, 0.0, level)
 
 
-def _find_line(level: Any) -> tuple[Any, Any]:
+def _find_line(level: Array) -> tuple[Array, Array]:
     """(pitch in the middle, glide in Hz per second) of the tone: the best straight line through the spectrogram."""
     starts = np.arange(0, LENGTH - WINDOW + 1, HOP)
     frames = level[:, starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW)
@@ -332,7 +332,7 @@ def _find_line(level: Any) -> tuple[Any, Any]:
     return np.round(pitch, 4), np.round(glide, 4)
 
 
-def _vertex(beside: Sequence[Any]) -> Any:
+def _vertex(beside: Sequence[Array]) -> Any:
     """Where a parabola through three values at -1, 0 and 1 is highest, between -1 and 1."""
     bend = np.minimum(beside[0] - 2 * beside[1] + beside[2], -1e-6)
     return np.clip((beside[0] - beside[2]) / (2 * bend), -1, 1)
@@ -342,7 +342,7 @@ def _vertex(beside: Sequence[Any]) -> Any:
 HOP_DOWN = 20
 
 
-def _low_band(mixed: Any) -> Any:
+def _low_band(mixed: Array) -> Any:
     """(rows, LENGTH / HOP_DOWN) of a complex wave (rows, LENGTH): what moves no faster than HALF_BAND."""
     spectrum, kept = fft.fft(mixed, axis=1), LENGTH // HOP_DOWN
     low = np.concatenate([spectrum[:, : kept // 2], spectrum[:, -(kept // 2) :]], axis=1)
@@ -350,7 +350,7 @@ def _low_band(mixed: Any) -> Any:
     return fft.ifft(np.where(slow, low, 0), axis=1) / HOP_DOWN
 
 
-def _find_envelope(loud: Any) -> tuple[Any, Any]:
+def _find_envelope(loud: Array) -> tuple[Array, Array]:
     """(codes of the envelope, its slow course): the shape that the smoothed loudness is most like."""
     slow = _slow(loud, 0.06 * RATE / HOP_DOWN)
     place = np.linspace(0, 1, loud.shape[1])
@@ -381,14 +381,12 @@ class Wave:
     (rows, LENGTH) where it is not the gap, and `at` (rows, units) the gap's samples.
     """
 
-    clean: Any
+    clean: Array
     words: str
-    guess: Callable[[Any, Any, Any], Any]
+    guess: Callable[[Array, Array, Array], Array]
 
 
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """Recordings of one drawn family of waves, with a gap a recording whose samples are asked for."""
     units = int(rng.randint(24, 33))
     family = pick(list(WAVES), rng)
@@ -434,7 +432,7 @@ def reconstruction(
     )
 
 
-def _nearby(heard: Any, at: Any) -> Any:
+def _nearby(heard: Array, at: Array) -> Array:
     """(rows, units, 10): the position in the gap, lines and a cubic between its edges, the samples beside them, loudness."""
     units = at.shape[1]
     before = np.take_along_axis(heard, at[:, :1] - np.arange(3, 0, -1), axis=1)
@@ -450,14 +448,14 @@ def _nearby(heard: Any, at: Any) -> Any:
     return np.round(np.stack([0 * straight + place, straight, cubic, *sides, loud], axis=2), 6)
 
 
-def _tones(rows: int, rng: Any) -> Wave:
+def _tones(rows: int, rng: Rng) -> Wave:
     ratios = [1.0, round(float(rng.uniform(1.6, 2.6)), 3), round(float(rng.uniform(3.2, 4.8)), 3)]
     words = f"three tones, the second {ratios[1]} and the third {ratios[2]} times as high as the first"
     sizes = np.array([1.0, 0.8, 0.6])[:, None, None] * rng.uniform(0.7, 1.3, size=(3, rows, 1))
     return _chord(ratios, sizes, (110.0, 220.0), 0.0, words, rng)
 
 
-def _tremolo(rows: int, rng: Any) -> Wave:
+def _tremolo(rows: int, rng: Rng) -> Wave:
     """A swelling tone is three tones; the outer two are of one size."""
     part, depth = int(rng.randint(3, 8)), rng.uniform(0.5, 0.9, size=rows) / 2
     words = f"a tone that swells and fades once in {part} of its periods"
@@ -465,7 +463,7 @@ def _tremolo(rows: int, rng: Any) -> Wave:
     return _chord([1 - 1 / part, 1.0, 1 + 1 / part], sizes, (180.0, 440.0), 0.0, words, rng)
 
 
-def _glide(rows: int, rng: Any) -> Wave:
+def _glide(rows: int, rng: Rng) -> Wave:
     rate = round(float((1 if rng.randint(2) else -1) * rng.uniform(80, 200)), 1)
     words = f"a tone and its octave whose pitch changes by {rate} Hz a second"
     sizes = np.stack([np.ones((rows, 1)), rng.uniform(0.3, 0.7, size=(rows, 1))])
@@ -473,18 +471,18 @@ def _glide(rows: int, rng: Any) -> Wave:
 
 
 def _chord(
-    ratios: Sequence[float], sizes: Any, pitches: tuple[float, float], rate: float, words: str, rng: Any
+    ratios: Sequence[float], sizes: Array, pitches: tuple[float, float], rate: float, words: str, rng: Rng
 ) -> Wave:
     """Tones at `ratios` of a pitch between `pitches`, which changes by `rate` Hz a second; `sizes` (tones, rows, 1)."""
     rows, time = sizes.shape[1], np.arange(LENGTH) / RATE
     bend = rate * (time**2 - SECONDS * time) / 2
     starts = rng.uniform(size=(len(ratios), rows, 1))
-    turns = rng.uniform(*pitches, size=rows)[:, None] * time + bend
+    turns = rng.uniform(*pitches, size=(rows,))[:, None] * time + bend
     tones = zip(ratios, sizes, starts, strict=True)
     clean = sum(size * np.sin(2 * np.pi * (ratio * turns + start)) for ratio, size, start in tones)
     trial = np.arange(pitches[0] - 5, pitches[1] + 5, 0.1)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         padded = 1 << 15
         score = np.zeros((rows, len(trial)))
         for ratio in ratios:
@@ -498,7 +496,7 @@ def _chord(
     return Wave(clean, words, guess)
 
 
-def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
+def _fitted(level: Array, known: Array, at: Array, angles: Sequence[Array]) -> Array:
     """(rows, units, 1 + angles): least squares of sines and cosines of the angles beside the gap, and each one's part."""
     near = at[:, :1] + np.arange(-AROUND, at.shape[1] + AROUND)
     base = np.stack(
@@ -510,27 +508,27 @@ def _fitted(level: Any, known: Any, at: Any, angles: Sequence[Any]) -> Any:
     return np.concatenate([pairs.sum(axis=2, keepdims=True), pairs], axis=2)
 
 
-def _murmur(rows: int, length: int, rng: Any) -> Any:
+def _murmur(rows: int, length: int, rng: Rng) -> Any:
     """Noise (rows, length) without high tones, of deviation 1."""
     noise = gaussian_filter1d(rng.normal(size=(rows, length)), 5, axis=1, mode="wrap")
     return noise / noise.std(axis=1, keepdims=True)
 
 
-def _repeat(rows: int, rng: Any) -> Wave:
+def _repeat(rows: int, rng: Rng) -> Wave:
     """A pattern of noise that comes again and again, each time weaker and perhaps turned over."""
     period, sign = int(rng.randint(140, 320)), 1 if rng.randint(2) else -1
     keep = round(sign * float(rng.uniform(0.96, 0.99)), 3)
     words = f"a sample is {keep} times the one {period} samples before"
     clean = _murmur(rows, period, rng)[:, np.arange(LENGTH) % period] * keep ** (np.arange(LENGTH) // period)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         back = [np.take_along_axis(level, at + step * period, axis=1) * keep**-step for step in (-2, -1, 1, 2)]
         return np.stack([sum(back) / 4, *back], axis=2)
 
     return Wave(clean, words, guess)
 
 
-def _mirror(rows: int, rng: Any) -> Wave:
+def _mirror(rows: int, rng: Rng) -> Wave:
     """Noise whose second half is the first one played backwards."""
     sign, middle = 1 if rng.randint(2) else -1, LENGTH // 2 + int(rng.randint(-40, 41))
     words = f"from sample {middle} on the recording is {'' if sign > 0 else 'minus '}the part before it, backwards"
@@ -538,14 +536,14 @@ def _mirror(rows: int, rng: Any) -> Wave:
     source = np.abs(np.where(place < middle, place, 2 * middle - 1 - place))
     clean = _murmur(rows, LENGTH, rng)[:, source] * np.where(place < middle, 1, sign)
 
-    def guess(level: Any, known: Any, at: Any) -> Any:
+    def guess(level: Array, known: Array, at: Array) -> Array:
         other = 2 * middle - 1 - at
         return np.stack([sign * np.take_along_axis(level, other + shift, axis=1) for shift in (0, -1, 1)], axis=2)
 
     return Wave(clean, words, guess)
 
 
-WAVES: dict[str, Callable[[int, Any], Wave]] = {
+WAVES: dict[str, Callable[[int, Rng], Wave]] = {
     "tones": _tones,
     "tremolo": _tremolo,
     "glide": _glide,

@@ -6,13 +6,15 @@ that mean nothing. Not covered: the rule and the target.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ...dataset import SideTable
 from ...table import Column, Rejected, fixed
-from ..world import Category, Number, Rendered, divisible
+from ..arrays import Array, Rng
+from ..scenario import Scenario
+from ..world import Category, DrawDense, Factor, Number, Rendered, divisible
+from .common import shuffled
 
 MUTATIONS = {
     "missing_values": "cells of some columns are empty, in some tasks mostly where another column is high",
@@ -24,7 +26,7 @@ MUTATIONS = {
     "mixed_units": "some rows of a column are given in thousandths of its unit, which a second column says",
     "duplicated_join": "columns lie in a second file, where an id may have several lines of which the last revision counts",
 }
-DENSE: dict[str, Any] = {}
+DENSE: dict[str, DrawDense] = {}
 MOST_LEVELS = 12
 # The days over which records were collected.
 DAYS = 365
@@ -32,16 +34,17 @@ DAYS = 365
 LINKED = 0.75
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five to nine numbers and one to three categories of the scenario, spread evenly or in a bell over their range.
 
     Numbers that the scenario links ("- A B": B falls where A rises) are correlated, so that what does not act may look as
     if it did.
     """
-    found: list[Number | Category] = []
+    found: list[Factor] = []
     links = {(two, one): sign for sign, one, two in map(str.split, scenario["links"])}
     links |= {(two, one): sign for (one, two), sign in links.items()}
-    for entry in _pick(scenario["numbers"], int(rng.randint(5, 10)), rng):
+    count = int(rng.randint(5, 10))
+    for entry in shuffled(scenario["numbers"], rng)[:count]:
         low, high, decimals = entry["low"], entry["high"], entry["decimals"]
         place = rng.uniform(size=rows) if rng.randint(2) else np.clip(rng.normal(0.5, 0.2, size=rows), 0, 1)
         linked = next((each for each in found if (entry["name"], each.name) in links), None)
@@ -51,14 +54,13 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
         # The rule sees the rounded values that the files show.
         value = np.array([float(fixed(each, decimals)) for each in low + place * (high - low)])
         found.append(Number(entry["name"], entry["unit"], low, high, decimals, (value - low) / (high - low)))
-    for entry in _pick(scenario["categories"], int(rng.randint(1, 4)), rng):
-        found.append(Category(entry["name"], entry["levels"], rng.randint(len(entry["levels"]), size=rows)))
+    count = int(rng.randint(1, 4))
+    for kind in shuffled(scenario["categories"], rng)[:count]:
+        found.append(Category(kind["name"], kind["levels"], rng.randint(len(kind["levels"]), size=rows)))
     return found
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """The columns and their cells, blemished by `mutations` (name: strength between 0 and 1)."""
     about = {entry["name"]: entry["meaning"] for entry in scenario["numbers"] + scenario["categories"]}
     columns, cells, measured = [], {}, {}
@@ -87,7 +89,7 @@ def render(
     )
 
 
-def encode_cells(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Any:
+def encode_cells(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Array:
     """Floats of shape (rows, k): numbers with gaps filled by the median, a 0/1 column for each of the commonest levels.
 
     What does not read as a number is a gap, as it is to a pipeline that nobody adapted.
@@ -112,19 +114,15 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def _pick(entries: list[dict[str, Any]], count: int, rng: Any) -> list[dict[str, Any]]:
-    return [entries[at] for at in rng.permutation(len(entries))[:count]]
-
-
 @dataclass
 class _Blemished:
     """A table on its way through the mutations, which change it in place."""
 
-    scenario: Mapping[str, Any]
-    factors: list[Number | Category]
+    scenario: Scenario
+    factors: list[Factor]
     columns: list[Column]
     cells: dict[str, list[str]]
-    measured: dict[str, Any]
+    measured: dict[str, Array]
     sides: list[SideTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -132,7 +130,7 @@ class _Blemished:
     def rows(self) -> int:
         return len(next(iter(self.cells.values())))
 
-    def numbers(self, rng: Any) -> list[Number]:
+    def numbers(self, rng: Rng) -> list[Number]:
         """The numeric factors that are still columns, in a drawn order."""
         found = [each for each in self.factors if isinstance(each, Number) and each.name in self.cells]
         return [found[at] for at in rng.permutation(len(found))]
@@ -146,7 +144,7 @@ class _Blemished:
         }
 
 
-def _join(table: _Blemished, strength: float, rng: Any) -> None:
+def _join(table: _Blemished, strength: float, rng: Rng) -> None:
     """Moves two or three columns into a file of their own; superseded lines hold other rows' values."""
     names = [each.name for each in table.numbers(rng)[: 2 + int(rng.randint(2))]]
     columns = [Column("revision", "number of the revision; the highest of an id counts"), *_named(table, names)]
@@ -168,7 +166,7 @@ def _named(table: _Blemished, names: Sequence[str]) -> list[Column]:
     return [next(column for column in table.columns if column.name == name) for name in names]
 
 
-def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
+def _gaps(table: _Blemished, strength: float, rng: Rng) -> None:
     names = sorted(table.cells)
     numbers = table.numbers(rng)
     for at in rng.permutation(len(names))[: 1 + int(strength * 3)]:
@@ -185,7 +183,7 @@ def _gaps(table: _Blemished, strength: float, rng: Any) -> None:
     table.notes.append("Some cells are empty: the value was not recorded.")
 
 
-def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
+def _outliers(table: _Blemished, strength: float, rng: Rng) -> None:
     for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
         wrong = rng.uniform(size=table.rows) < 0.02 + 0.05 * strength
         table.cells[factor.name] = [
@@ -199,7 +197,7 @@ def _outliers(table: _Blemished, strength: float, rng: Any) -> None:
     table.notes.append("Implausible values were left in as they were recorded.")
 
 
-def _drift(table: _Blemished, strength: float, rng: Any) -> None:
+def _drift(table: _Blemished, strength: float, rng: Rng) -> None:
     """What is measured stays the true place: the days allow one to correct it."""
     day = rng.randint(DAYS, size=table.rows)
     factor = table.numbers(rng)[0]
@@ -213,14 +211,14 @@ def _drift(table: _Blemished, strength: float, rng: Any) -> None:
     table.notes.append("How values were recorded changed little by little over the days.")
 
 
-def _irrelevant(table: _Blemished, strength: float, rng: Any) -> None:
+def _irrelevant(table: _Blemished, strength: float, rng: Rng) -> None:
     for number in range(1, 2 + int(strength * 4)):
         name = f"extra_{number}"
         table.columns.append(Column(name, "value of an undocumented field"))
         table.cells[name] = [fixed(value, 2) for value in rng.normal(50, 12, size=table.rows)]
 
 
-def _distractor(table: _Blemished, strength: float, rng: Any) -> None:
+def _distractor(table: _Blemished, strength: float, rng: Rng) -> None:
     entry = table.scenario["quantity"]
     name = f"expected_{entry['name']}"
     place = rng.uniform(size=table.rows)
@@ -229,7 +227,7 @@ def _distractor(table: _Blemished, strength: float, rng: Any) -> None:
     table.cells[name] = [fixed(value, entry["decimals"]) for value in values]
 
 
-def _encodings(table: _Blemished, strength: float, rng: Any) -> None:
+def _encodings(table: _Blemished, strength: float, rng: Rng) -> None:
     for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
         unit = factor.unit or "units"
         kinds = rng.choice(3, size=table.rows, p=[1 - 0.5 * strength, 0.25 * strength, 0.25 * strength])
@@ -246,7 +244,7 @@ def _encodings(table: _Blemished, strength: float, rng: Any) -> None:
     table.notes.append("The entries were made by several people, not all in the same way.")
 
 
-def _units(table: _Blemished, strength: float, rng: Any) -> None:
+def _units(table: _Blemished, strength: float, rng: Rng) -> None:
     factor = next((each for each in table.numbers(rng) if divisible(each.unit)), None)
     if factor is None:
         raise Rejected("mixed_units: no column has a unit of which thousandths are given")

@@ -17,8 +17,10 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 
 from ...dataset import Asset
 from ...table import csv_bytes, fixed
+from ..arrays import Array, Rng
+from ..scenario import Scenario
 from ..signs import plural
-from ..world import Category, Number, Rendered
+from ..world import Category, DrawDense, Factor, Rendered
 from .common import Menu, apply_steps, codes, draw_numbers, measured_places, number_values, pick, row_count, shuffled
 
 MUTATIONS = {
@@ -31,7 +33,7 @@ MUTATIONS = {
     "stray_parts": "some lists hold links of another network, which is not joined to the sample's own",
     "heavy_weights": "some weights are many times too large; where links had no weight they get one that means nothing",
 }
-DENSE: dict[str, Any] = {}
+DENSE: dict[str, DrawDense] = {}
 TRIANGLES, HUB, CROSSING, TAIL = "graph_triangles", "graph_most_links", "graph_crossing_links", "graph_tail_length"
 CROSS_WEIGHT, BUSY_WEIGHT = "graph_crossing_weight", "graph_busy_weight"
 SHAPE, ANCHOR, HEAVIEST = "graph_side_branch", "graph_tail_start", "graph_heaviest_link"
@@ -67,7 +69,7 @@ Line = tuple[str, str, str]
 Pair = tuple[int, int]
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Four numbers and one or two categories; where links have weights one or two numbers of these, too."""
     weighted = bool(rng.randint(2))
     names, categories = [TRIANGLES, HUB, CROSSING, TAIL], [SHAPE, ANCHOR]
@@ -82,9 +84,7 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
     ]
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One file graphs/ID.csv a sample, spoiled by `mutations` (name: strength between 0 and 1)."""
     wanted = number_values(NUMBERS, factors, (), rng)
     wanted |= {name: codes(factors, name, levels, rng) for name, levels in CATEGORIES.items()}
@@ -101,7 +101,8 @@ def render(
         csv_bytes(header, [list(column) for column in zip(*lines, strict=True)][: len(header)]) for lines in lists
     ]
     counts = [len(lines) for lines in lists]
-    node, edge, weight = (scenario["graph"][name] for name in ("node", "edge", "weight"))
+    graph = scenario["graph"]
+    node, edge, weight = graph["node"], graph["edge"], graph["weight"]
     notes = [
         f"Each line of a file in `graphs/` is one {edge}: `source` and `target` are the numbers of the {plural(node)} at its "
         f"ends. A file has {min(counts)} to {max(counts)} lines. The {plural(edge)} have no direction, and numbers in different "
@@ -126,7 +127,7 @@ class Network:
     links: list[Pair]
     parts: list[str]
     crossing: list[bool]
-    wanted: Mapping[str, Any]
+    wanted: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class _Start:
         return first + [(self.half + at, self.half + (at + 1) % rest) for at in range(rest)]
 
 
-def grow(nodes: Any, wanted: Mapping[str, Any], rng: Any) -> list[Network]:
+def grow(nodes: Array, wanted: Mapping[str, Array], rng: Rng) -> list[Network]:
     """One network for each of `nodes` (rows,), near what is wanted: values of NUMBERS and codes of CATEGORIES, (rows,).
 
     Node 0 is the busiest of the core; the core comes first, then branch and tail.
@@ -165,8 +166,8 @@ def grow(nodes: Any, wanted: Mapping[str, Any], rng: Any) -> list[Network]:
     return networks
 
 
-def _start(nodes: int, wanted: Mapping[str, Any], rng: Any) -> _Start:
-    length, shape = round(wanted[TAIL]), SHAPES[wanted[SHAPE]]
+def _start(nodes: int, wanted: Mapping[str, float], rng: Rng) -> _Start:
+    length, shape = round(wanted[TAIL]), SHAPES[int(wanted[SHAPE])]
     core = nodes - BRANCH - length
     half = core // 2
     # Branch and tail are joined to nodes of one half, never the busiest.
@@ -174,7 +175,7 @@ def _start(nodes: int, wanted: Mapping[str, Any], rng: Any) -> _Start:
     branch = [(core + one, core + other) for one, other in BRANCH_LINKS[shape]] + [(ends[0], core)]
     if shape == LOOP:
         branch.append((ends[1], core + BRANCH - 1))
-    anchor, first = (0, core + TAIL_NODE[shape], ends[2])[wanted[ANCHOR]], core + BRANCH
+    anchor, first = (0, core + TAIL_NODE[shape], ends[2])[int(wanted[ANCHOR])], core + BRANCH
     tail = [(anchor, first), *((first + at, first + at + 1) for at in range(length - 1))]
     outside = [0] * core
     for one, _ in (*branch[len(BRANCH_LINKS[shape]) :], tail[0]):
@@ -189,7 +190,7 @@ def _start(nodes: int, wanted: Mapping[str, Any], rng: Any) -> _Start:
     return start
 
 
-def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> list[list[Pair]]:
+def _settle(starts: Sequence[_Start], wanted: Mapping[str, Array], rng: Rng) -> list[list[Pair]]:
     """The free links of each core after MOVES moves, which are made in all networks at once.
 
     A move keeps the half of each end, and is kept where it brings triangles and the busiest node's links no further from
@@ -210,7 +211,7 @@ def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> li
     triangles = np.einsum("rij,rjk,rki->r", joined, joined, joined, optimize=True) // 6
     goal, hub = (np.rint(wanted[name]).astype(int) for name in (TRIANGLES, HUB))
 
-    def cost(triangles: Any, degree: Any) -> Any:
+    def cost(triangles: Array, degree: Array) -> Any:
         above = np.maximum(degree[:, 1:] - hub[:, None], 0).sum(axis=1)
         return TRIANGLE_COST * (triangles - goal) ** 2 + HUB_COST * ((degree[:, 0] - hub) ** 2 + above)
 
@@ -235,7 +236,7 @@ def _settle(starts: Sequence[_Start], wanted: Mapping[str, Any], rng: Any) -> li
     return [[(one, other) for one, other in free[row, : count[row]].tolist()] for row in rows]
 
 
-def _weigh(network: Network, typical: float, rng: Any) -> list[Link]:
+def _weigh(network: Network, typical: float, rng: Rng) -> list[Link]:
     """Weights are ranked by the links at a link's ends as far as wanted, then stretched between the halves; the heaviest
     link lies in the part that is wanted."""
     from scipy.stats import rankdata
@@ -247,13 +248,13 @@ def _weigh(network: Network, typical: float, rng: Any) -> list[Link]:
     # There may be one link only between the halves: these differ less, so that one tells what all weigh.
     stretched = (0.9 + 0.2 * place) * wanted[CROSS_WEIGHT]
     weights = typical * np.where(network.crossing, stretched, 0.6 + 0.8 * place)
-    part = PLACES[wanted[HEAVIEST]]
+    part = PLACES[int(wanted[HEAVIEST])]
     own = [at for at, name in enumerate(network.parts) if name == part and not network.crossing[at]]
     weights[pick(own, rng)] = 1.2 * weights.max()
     return [(*pair, round(float(weight), 6)) for pair, weight in zip(network.links, weights, strict=True)]
 
 
-def _lines(links: Sequence[Link], weighted: bool, rng: Any) -> list[Line]:
+def _lines(links: Sequence[Link], weighted: bool, rng: Rng) -> list[Line]:
     """The links in a drawn order, either end first, with drawn numbers for the nodes."""
     nodes = sorted({node for link in links for node in link[:2]})
     label = {node: str(1 + at) for node, at in zip(nodes, rng.permutation(len(nodes)), strict=True)}
@@ -264,17 +265,17 @@ def _lines(links: Sequence[Link], weighted: bool, rng: Any) -> list[Line]:
     return lines
 
 
-def _dropped(links: list[Link], strength: float, rng: Any) -> list[Link]:
+def _dropped(links: list[Link], strength: float, rng: Rng) -> list[Link]:
     return [link for link in links if rng.uniform() > 0.01 + 0.04 * strength]
 
 
-def _spurious(links: list[Link], strength: float, rng: Any) -> list[Link]:
+def _spurious(links: list[Link], strength: float, rng: Rng) -> list[Link]:
     nodes = 1 + max(max(link[:2]) for link in links)
     wrong = [rng.permutation(nodes)[:2].tolist() for _ in range(int(rng.randint(1, 2 + round(2 * strength))))]
     return [*links, *((one, other, pick(links, rng)[2]) for one, other in wrong)]
 
 
-def _stray(links: list[Link], strength: float, rng: Any) -> list[Link]:
+def _stray(links: list[Link], strength: float, rng: Rng) -> list[Link]:
     """A second network of four to seven nodes in some of the files: a drawn tree and one link more."""
     if rng.uniform() > 0.3 + 0.5 * strength:
         return links
@@ -283,7 +284,7 @@ def _stray(links: list[Link], strength: float, rng: Any) -> list[Link]:
     return [*links, *((first + one, first + other, pick(links, rng)[2]) for one, other in pairs)]
 
 
-def _heavy(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+def _heavy(lines: list[Line], strength: float, rng: Rng) -> list[Line]:
     wrong = rng.uniform(size=len(lines)) < 0.02 + 0.06 * strength
     return [
         (one, other, fixed(float(weight) * int(rng.randint(10, 40)), 2) if bad else weight)
@@ -291,24 +292,24 @@ def _heavy(lines: list[Line], strength: float, rng: Any) -> list[Line]:
     ]
 
 
-def _repeated(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+def _repeated(lines: list[Line], strength: float, rng: Rng) -> list[Line]:
     copies = [line for line in lines if rng.uniform() < 0.05 + 0.3 * strength]
     swapped = [(other, one, weight) if rng.randint(2) else (one, other, weight) for one, other, weight in copies]
     return shuffled([*lines, *swapped], rng)
 
 
-def _looped(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+def _looped(lines: list[Line], strength: float, rng: Rng) -> list[Line]:
     picked = [pick(lines, rng) for _ in range(int(rng.randint(1, 3 + round(5 * strength))))]
     return shuffled([*lines, *((one, one, weight) for one, _, weight in picked)], rng)
 
 
-def _isolated(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+def _isolated(lines: list[Line], strength: float, rng: Rng) -> list[Line]:
     """Lines that name one node only, with numbers that no other line has."""
     last, count = max(int(end) for line in lines for end in line[:2]), int(rng.randint(0, 2 + round(5 * strength)))
     return shuffled([*lines, *((str(last + 1 + at), "", "") for at in range(count))], rng)
 
 
-def _relabelled(lines: list[Line], strength: float, rng: Any) -> list[Line]:
+def _relabelled(lines: list[Line], strength: float, rng: Rng) -> list[Line]:
     if rng.uniform() > 0.3 + 0.6 * strength:
         return lines
 
@@ -319,12 +320,12 @@ def _relabelled(lines: list[Line], strength: float, rng: Any) -> list[Line]:
     return [(write(one), write(other), weight) for one, other, weight in lines]
 
 
-STRUCTURE: dict[str, Callable[[list[Link], float, Any], list[Link]]] = {
+STRUCTURE: dict[str, Callable[[list[Link], float, Rng], list[Link]]] = {
     "dropped_edges": _dropped,
     "spurious_edges": _spurious,
     "stray_parts": _stray,
 }
-WRITING: dict[str, Callable[[list[Line], float, Any], list[Line]]] = {
+WRITING: dict[str, Callable[[list[Line], float, Rng], list[Line]]] = {
     "heavy_weights": _heavy,
     "duplicate_edges": _repeated,
     "self_loops": _looped,
@@ -344,7 +345,7 @@ FAR_TOO_HEAVY = 6.0
 CHAIN = 4
 
 
-def plain_features(lists: Sequence[Sequence[Line]]) -> Any:
+def plain_features(lists: Sequence[Sequence[Line]]) -> Array:
     """Floats of shape (rows, 21), from names as they stand and without links of a node to itself."""
     return np.round(np.array([_counts(lines) for lines in lists], dtype=float), 6)
 
@@ -380,7 +381,7 @@ def measure(lists: Sequence[Sequence[Line]]) -> dict[str, list[float]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _read(lines: Sequence[Line]) -> Any:
+def _read(lines: Sequence[Line]) -> Array:
     """The network without links of a node to itself; a node's number is the number in its name."""
     number = {end: int(float(re.sub(r"^\D+", "", end))) for line in lines for end in line[:2] if end}
     size = 1 + max(number.values())
@@ -392,7 +393,7 @@ def _read(lines: Sequence[Line]) -> Any:
     return np.where(links < FAR_TOO_HEAVY * middle, links, middle)
 
 
-def _largest(links: Any) -> Any:
+def _largest(links: Array) -> Array:
     """The part of the network with most nodes that hang together."""
     label = connected_components(links, directed=False)[1]
     keep = np.flatnonzero(label == np.bincount(label).argmax())
@@ -404,17 +405,17 @@ class _Parts:
     """A network taken apart: its weights and links, (nodes, nodes); masks (nodes,) of the tail, the branch, the core and
     the core's first half; the node at which the tail starts (-1: none), and the branch's shape."""
 
-    weights: Any
-    joined: Any
-    tail: Any
-    branch: Any
-    core: Any
-    half: Any
+    weights: Array
+    joined: Array
+    tail: Array
+    branch: Array
+    core: Array
+    half: Array
     anchor: int
     shape: str
 
 
-def _take_apart(weights: Any) -> _Parts:
+def _take_apart(weights: Array) -> _Parts:
     joined = (weights > 0).astype(int)
     size, degree = len(joined), joined.sum(axis=1)
     tails = [_walk(joined, degree, int(node)) for node in np.flatnonzero(degree == 1)]
@@ -447,7 +448,7 @@ def _take_apart(weights: Any) -> _Parts:
     return _Parts(weights, joined, np.isin(np.arange(size), tail), branch, core, half, anchor, shape)
 
 
-def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
+def _walk(joined: Array, degree: Array, node: int) -> tuple[list[int], int]:
     """The nodes from an end up to where the network branches, and the node there (-1: none)."""
     walked = [node]
     while True:
@@ -457,7 +458,7 @@ def _walk(joined: Any, degree: Any, node: int) -> tuple[list[int], int]:
         walked.append(onward[0])
 
 
-def split_halves(joined: Any, nodes: Any) -> Any:
+def split_halves(joined: Array, nodes: Array) -> Array:
     """Half of `nodes`, with few links to the other half: a cut by each of the Laplacian's first eigenvectors, after which
     pairs change sides while this helps (Kernighan and Lin, 1970)."""
     count = len(nodes)
@@ -512,7 +513,7 @@ def _measured(parts: _Parts) -> dict[str, float]:
     }
 
 
-def _rank_correlation(one: Any, other: Any) -> float:
+def _rank_correlation(one: Array, other: Array) -> float:
     """Spearman's, 0 where either is constant."""
     from scipy.stats import rankdata
 

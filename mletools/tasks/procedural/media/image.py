@@ -16,7 +16,9 @@ from scipy.ndimage import gaussian_filter, maximum_filter, median_filter, unifor
 from ...dataset import Asset, Target
 from ...forms import rle
 from ...table import Column, Rejected
-from ..world import Category, Dense, Number, Rendered
+from ..arrays import Array, Rng
+from ..scenario import Scenario
+from ..world import Category, Dense, Factor, Rendered
 from .common import (
     Menu,
     apply_steps,
@@ -74,25 +76,23 @@ class Look:
     sign: int
 
     @property
-    def stamps(self) -> Any:
+    def stamps(self) -> Array:
         """The markers, (levels, size, size), 0 to 1."""
         return np.stack([_stamp(shape, 7 if self.side < 30 else 9) for shape in self.markers])
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six numbers of the scene and the marker's shape, at times its quadrant; a tint in colour pictures only."""
     names = [name for name in shuffled(list(NUMBERS), rng) if name != TINT or scenario["image"]["channels"] == 3]
     numbers = draw_numbers(NUMBERS, names[: 5 + int(rng.randint(2))], WHOLE, rows, rng)
     levels = shuffled(MARKERS, rng)[: 3 + int(rng.randint(2))]
-    found: list[Number | Category] = [*numbers, Category(MARKER, levels, rng.randint(len(levels), size=rows))]
+    found: list[Factor] = [*numbers, Category(MARKER, levels, rng.randint(len(levels), size=rows))]
     if rng.randint(2):
         found.append(Category(QUADRANT, QUADRANTS, rng.randint(len(QUADRANTS), size=rows)))
     return found
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One PNG a sample, of one size, spoiled by `mutations` (name: strength between 0 and 1)."""
     rows, names = row_count(factors), {factor.name for factor in factors}
     marker = next((each for each in factors if isinstance(each, Category) and each.name == MARKER), None)
@@ -118,12 +118,12 @@ def render(
     )
 
 
-def as_bytes(pictures: Any) -> Any:
+def as_bytes(pictures: Array) -> Array:
     """The nearest grey values, uint8 of the same shape; rounded first, so that a last bit cannot move one."""
     return np.clip(np.rint(np.round(pictures * 255, 3)), 0, 255).astype(np.uint8)
 
 
-def asset(pixels: Any) -> Asset:
+def asset(pixels: Array) -> Asset:
     """A PNG file a picture, uint8 of shape (rows, side, side, 1 or 3).
 
     Stored, not compressed: all files have one size, and no release of a compressor changes a byte.
@@ -138,14 +138,14 @@ def asset(pixels: Any) -> Asset:
     return Asset("image", "the picture", "images", "png", files)
 
 
-def file_format(pixels: Any) -> str:
+def file_format(pixels: Array) -> str:
     """The format of the files, in a sentence."""
     height, width, channels = pixels.shape[1:]
     colour = "grey" if channels == 1 else "in colour (RGB)"
     return f"The pictures are PNG files of {width} x {height} pixels, {colour}."
 
 
-def smooth(fields: Any, sigma: Any) -> Any:
+def smooth(fields: Array, sigma: Any) -> Any:
     """Fields of shape (rows, height, width, ...) blurred by a Gaussian of `sigma` pixels, a number or one a row."""
     if np.ndim(sigma) == 0:
         return gaussian_filter(fields, sigma, axes=(1, 2), mode="nearest")
@@ -154,7 +154,7 @@ def smooth(fields: Any, sigma: Any) -> Any:
     )
 
 
-def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng: Any) -> Any:
+def _paint(look: Look, values: Mapping[str, Array], shape: Array, quadrant: Array, rng: Rng) -> Any:
     """Pictures of shape (rows, side, side, channels) for values of all NUMBERS, codes of the marker and its quadrant."""
     rows, side = len(shape), look.side
     value = {name: each[:, None, None] for name, each in values.items()}
@@ -179,7 +179,7 @@ def _paint(look: Look, values: Mapping[str, Any], shape: Any, quadrant: Any, rng
     return np.stack([grey + shade[at] + weight * tint for at, weight in enumerate((0.5, 0.0, -0.5))], axis=-1)
 
 
-def _spots(look: Look, values: Mapping[str, Any], quadrant: Any, rng: Any) -> Any:
+def _spots(look: Look, values: Mapping[str, Array], quadrant: Array, rng: Rng) -> Array:
     """How far a spot covers each pixel, 0 to 1: round spots in drawn cells of the grid outside of the marker's quadrant."""
     cell, at = look.side / GRID, np.arange(look.side)
     down, across = np.divmod(np.arange(GRID * GRID), GRID)
@@ -209,7 +209,7 @@ def _stamp(shape: str, size: int) -> Any:
     }[shape].astype(float)
 
 
-def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
+def _markers(look: Look, shape: Array, quadrant: Array, rng: Rng) -> Array:
     """The marker of each picture, 0 to 1, at a drawn place inside its quadrant: (rows, side, side)."""
     stamps, half = look.stamps, look.side // 2
     size = stamps.shape[1]
@@ -220,12 +220,12 @@ def _markers(look: Look, shape: Any, quadrant: Any, rng: Any) -> Any:
     return painted
 
 
-def flawed(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def flawed(pictures: Array, mutations: Mapping[str, float], rng: Rng) -> Array:
     """The pictures (rows, side, side, channels) after the mutations but rotation, in the order of FLAWS."""
     return apply_steps(FLAWS, pictures, mutations, rng)
 
 
-def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
+def turned(pictures: Array, mutations: Mapping[str, float], rng: Rng) -> Array:
     """The pictures, a share of them turned by quarter turns where "rotation" is among the mutations."""
     if "rotation" not in mutations:
         return pictures
@@ -234,11 +234,11 @@ def turned(pictures: Any, mutations: Mapping[str, float], rng: Any) -> Any:
     return np.stack([np.rot90(picture, count) for picture, count in zip(pictures, turns, strict=True)])
 
 
-def _blur(pictures: Any, strength: float, rng: Any) -> Any:
+def _blur(pictures: Array, strength: float, rng: Rng) -> Any:
     return smooth(pictures, 0.2 + strength * rng.uniform(0.1, 0.6, size=len(pictures)))
 
 
-def _motion(pictures: Any, strength: float, rng: Any) -> Any:
+def _motion(pictures: Array, strength: float, rng: Rng) -> Array:
     """The mean over one to three positions of the camera, across in one half of the pictures, down in the other."""
     steps = 1 + rng.randint(2 + (strength > 0.6), size=len(pictures))
     axes = rng.randint(2, size=len(pictures))
@@ -246,12 +246,12 @@ def _motion(pictures: Any, strength: float, rng: Any) -> Any:
     return np.stack(shaken)
 
 
-def _noise(pictures: Any, strength: float, rng: Any) -> Any:
+def _noise(pictures: Array, strength: float, rng: Rng) -> Array:
     level = rng.uniform(0.005, 0.02 + 0.04 * strength, size=(len(pictures), 1, 1, 1))
     return pictures + level * rng.normal(size=pictures.shape)
 
 
-def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
+def _occlude(pictures: Array, strength: float, rng: Rng) -> Array:
     side, found = pictures.shape[1], pictures.copy()
     for picture in found:
         high, wide = (round(side * rng.uniform(0.1, 0.18 + 0.12 * strength)) for _ in range(2))
@@ -260,29 +260,29 @@ def _occlude(pictures: Any, strength: float, rng: Any) -> Any:
     return found
 
 
-def _brightness(pictures: Any, strength: float, rng: Any) -> Any:
+def _brightness(pictures: Array, strength: float, rng: Rng) -> Any:
     gain, shift = rng.uniform(-1, 1, size=(2, len(pictures), 1, 1, 1)) * strength
     return np.clip(0.5 + np.exp(0.3 * gain) * (pictures - 0.5) + 0.12 * shift, 0, 1)
 
 
-def _vignette(pictures: Any, strength: float, rng: Any) -> Any:
+def _vignette(pictures: Array, strength: float, rng: Rng) -> Array:
     at = np.linspace(-1, 1, pictures.shape[1])
     far = (at[:, None] ** 2 + at[None, :] ** 2) / 2
     return pictures * (1 - strength * rng.uniform(0.1, 0.5, size=(len(pictures), 1, 1, 1)) * far[None, :, :, None])
 
 
-def _levels(pictures: Any, strength: float, rng: Any) -> Any:
+def _levels(pictures: Array, strength: float, rng: Rng) -> Array:
     steps = 16 - round(8 * strength)
     return np.rint(np.round(np.clip(pictures, 0, 1) * steps, 6)) / steps
 
 
-def _pepper(pictures: Any, strength: float, rng: Any) -> Any:
+def _pepper(pictures: Array, strength: float, rng: Rng) -> Array:
     struck = rng.uniform(size=pictures.shape[:3]) < 0.005 + 0.03 * strength
     white = rng.randint(2, size=pictures.shape[:3]).astype(float)
     return np.where(struck[..., None], white[..., None], pictures)
 
 
-def _dead(pictures: Any, strength: float, rng: Any) -> Any:
+def _dead(pictures: Array, strength: float, rng: Rng) -> Array:
     found = pictures.copy()
     for picture in found:
         dead = rng.uniform(size=len(picture)) < 0.01 + 0.04 * strength
@@ -290,7 +290,7 @@ def _dead(pictures: Any, strength: float, rng: Any) -> Any:
     return found
 
 
-FLAWS: dict[str, Callable[[Any, float, Any], Any]] = {
+FLAWS: dict[str, Callable[[Array, float, Rng], Array]] = {
     "vignette": _vignette,
     "blur": _blur,
     "motion_blur": _motion,
@@ -303,7 +303,7 @@ FLAWS: dict[str, Callable[[Any, float, Any], Any]] = {
 }
 
 
-def mended(colours: Any) -> Any:
+def mended(colours: Array) -> Array:
     """Black lines become the mean of the lines beside them, single black or white pixels the median around them."""
     for axis in (1, 2):
         dead = np.expand_dims((colours < 0.01).all(axis=3).mean(axis=3 - axis) > 0.9, (3 - axis, 3))
@@ -321,7 +321,7 @@ def mended(colours: Any) -> Any:
 TILES, HARMONICS = 4, 5
 
 
-def plain_features(pixels: Any) -> Any:
+def plain_features(pixels: Array) -> Array:
     """(rows, k): a thumbnail of 4 x 4, the spread of the greys, mean steps between neighbours, how steps across and
     down go together, the mean spectrum of lines and of columns, mean colours."""
     colours = pixels / 255.0
@@ -350,7 +350,7 @@ SPOT_SHRINK, SPOT_OFFSET = 0.54, -4.0
 SYMMETRY_SHRINK = 0.67
 
 
-def measure(look: Look, pixels: Any) -> dict[str, Any]:
+def measure(look: Look, pixels: Array) -> dict[str, Array]:
     """Each of NUMBERS in its unit (the tint only of colour pictures) and codes of the categories, (rows,) each."""
     colours = mended(pixels / 255.0)
     grey = colours.mean(axis=3)
@@ -379,7 +379,7 @@ def measure(look: Look, pixels: Any) -> dict[str, Any]:
     }
 
 
-def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
+def _find_marker(look: Look, grey: Array) -> tuple[Array, Array, Array]:
     """(level, quadrant, pixels that it covers) where a stamp without its mean answers most."""
     stamps = look.stamps
     size, rows = stamps.shape[1], len(grey)
@@ -397,21 +397,21 @@ def _find_marker(look: Look, grey: Any) -> tuple[Any, Any, Any]:
     return level, (2 * (top > middle) + (left > middle)).astype(int), down[:, :, None] & across[:, None, :]
 
 
-def _side_balance(grey: Any, covered: Any) -> Any:
+def _side_balance(grey: Array, covered: Array) -> Any:
     """How much brighter the right half is by the medians of what no marker covers, (rows,)."""
     halves = np.split(np.where(covered, np.nan, grey), 2, axis=2)
     left, right = (np.nanmedian(part.reshape(len(grey), -1), axis=1) for part in halves)
     return np.round(right - left, 6)
 
 
-def _levelled(grey: Any, balance: Any) -> Any:
+def _levelled(grey: Array, balance: Array) -> Any:
     """The pictures without the difference between the halves, about 0."""
     half = np.repeat([-0.5, 0.5], grey.shape[2] // 2)
     level = grey - balance[:, None, None] * half[None, None, :]
     return level - np.median(level, axis=(1, 2), keepdims=True)
 
 
-def _candidates(side: int) -> tuple[Any, Any, Any]:
+def _candidates(side: int) -> tuple[Array, Array, Array]:
     """Frequencies and angles of plane waves, (candidates,), and their cosines and sines, (2, candidates, pixels)."""
     _, low, high, _ = NUMBERS["image_stripe_frequency"]
     frequency, angle = (each.ravel() for each in np.meshgrid(np.linspace(low, high, 19), np.linspace(12, 168, 53)))
@@ -419,14 +419,14 @@ def _candidates(side: int) -> tuple[Any, Any, Any]:
     return frequency, angle, np.stack([np.cos(phase), np.sin(phase)]).astype(np.float32)
 
 
-def plane_waves(side: int, frequency: Any, degrees: Any) -> Any:
+def plane_waves(side: int, frequency: Array, degrees: Array) -> Array:
     """Phases of shape (candidates, pixels) of plane waves, periods a side and degrees of shape (candidates,)."""
     at, turn = np.arange(side) / side, np.radians(degrees)[:, None, None]
     along = np.cos(turn) * at[None, None, :] + np.sin(turn) * at[None, :, None]
     return (2 * np.pi * frequency[:, None, None] * along).reshape(len(frequency), -1)
 
 
-def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> tuple[dict[str, Any], Any]:
+def _find_waves(candidates: tuple[Array, Array, Array], level: Array, ignored: Array) -> tuple[dict[str, Array], Array]:
     """Frequency, angle and contrast of the plane wave that explains most of what is not ignored, and that wave."""
     frequency, angle, waves = candidates
     rows, side = level.shape[:2]
@@ -452,7 +452,7 @@ def _find_waves(candidates: tuple[Any, Any, Any], level: Any, ignored: Any) -> t
     return sizes, fitted.reshape(level.shape)
 
 
-def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
+def _find_spots(look: Look, calm: Array, covered: Array) -> tuple[Array, Array, Array]:
     """(count, radius in percent of the side, covered pixels) of what sticks out against the marker's direction."""
     depth = np.where(covered, 0.0, -look.sign * calm)
     depth = np.where(covered, 0.0, depth - smooth(np.minimum(depth, 0.12), 0.16 * look.side))
@@ -467,7 +467,7 @@ def _find_spots(look: Look, calm: Any, covered: Any) -> tuple[Any, Any, Any]:
     return count.astype(float), SPOT_OFFSET + radius / SPOT_SHRINK, around
 
 
-def _symmetry(calm: Any, covered: Any) -> Any:
+def _symmetry(calm: Array, covered: Array) -> Any:
     """Correlation of the left half with the mirrored right half, over pairs of which neither is covered."""
     free = (~(covered | covered[:, :, ::-1])).astype(float)
     total = np.maximum(free.sum(axis=(1, 2), keepdims=True), 1)
@@ -512,7 +512,7 @@ TRAITS = {
     "rough": Trait("its surface is grainy", (0.01, 0.02), (0.07, 0.1)),
 }
 # How two traits make the rule; each takes and gives shares between 0 and 1.
-FORMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "alone": ("{0}", lambda one, other: one),
     "both": ("{0}, and {1}", lambda one, other: one * other),
     "unless": ("{0}, unless {1}", lambda one, other: one * (1 - other)),
@@ -520,9 +520,7 @@ FORMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def segmentation(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def segmentation(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """Masks of pictures of 18 or 20 pixels a side: one unit a pixel, in row-major order."""
     side, form = pick(MASK_SIDES, rng), pick(list(FORMS), rng)
     # What brightness alone decides is no texture: it comes second, or not at all.
@@ -572,7 +570,7 @@ def segmentation(
     )
 
 
-def _regions(rows: int, side: int, rng: Any) -> Any:
+def _regions(rows: int, side: int, rng: Rng) -> Any:
     """The number of each pixel's region, (rows, side, side): the nearest of four drawn centres."""
     places = np.array([[0.25, 0.25, 0.75, 0.75], [0.25, 0.75, 0.25, 0.75]])
     down, across = places[:, None, :] + rng.uniform(-0.17, 0.17, size=(2, rows, 4))
@@ -582,12 +580,12 @@ def _regions(rows: int, side: int, rng: Any) -> Any:
     return np.round(away, 9).argmin(axis=3)
 
 
-def _spread(values: Any, region: Any) -> Any:
+def _spread(values: Array, region: Array) -> Array:
     """Values of regions, (rows, regions), at the pixels, (rows, side, side)."""
     return values[np.arange(len(region))[:, None, None], region]
 
 
-def _paint_regions(region: Any, has: Mapping[str, Any], channels: int, rng: Any) -> Any:
+def _paint_regions(region: Array, has: Mapping[str, Array], channels: int, rng: Rng) -> Array:
     rows, side = region.shape[:2]
     own = {}
     for name, trait in TRAITS.items():
@@ -603,11 +601,11 @@ def _paint_regions(region: Any, has: Mapping[str, Any], channels: int, rng: Any)
     return np.stack([grey + shade for shade in shades], axis=-1)
 
 
-def _plain_pixels(pixels: Any) -> Any:
+def _plain_pixels(pixels: Array) -> Array:
     """(rows, pixels, 8): grey value, mean and deviation of 3 x 3, difference to the picture's mean, the mean steps across
     and down of 3 x 3, where the pixel lies."""
 
-    def near(fields: Any) -> Any:
+    def near(fields: Array) -> Any:
         return uniform_filter(fields, 3, axes=(1, 2), mode="nearest")
 
     grey = pixels.mean(axis=3) / 255
@@ -620,7 +618,7 @@ def _plain_pixels(pixels: Any) -> Any:
     return np.round(features.reshape(len(grey), len(at) ** 2, -1), 6)
 
 
-def _measure_traits(pixels: Any) -> dict[str, Any]:
+def _measure_traits(pixels: Array) -> dict[str, Array]:
     """How much of each trait the surroundings of each pixel show, (rows, side, side), any scale."""
     grey = mended(pixels / 255.0).mean(axis=3)
     level = smooth(grey, 2.0)
@@ -638,7 +636,7 @@ def _measure_traits(pixels: Any) -> dict[str, Any]:
             parts = [
                 [smooth((grey - level) * wave(phase), WINDOW) ** 2 for wave in (np.cos, np.sin)] for phase in phases
             ]
-            energy[fine, steep] = np.max([sum(pair) for pair in parts], axis=0) + 1e-5
+            energy[fine, steep] = np.max([one + other for one, other in parts], axis=0) + 1e-5
     rough = np.abs(np.diff(np.diff(grey, 2, axis=1), 2, axis=2))
     rough = median_filter(np.pad(rough, ((0, 0), (1, 1), (1, 1)), mode="edge"), 3, axes=(1, 2), mode="nearest")
     fine, coarse, steep, flat = (
@@ -659,7 +657,7 @@ def _measure_traits(pixels: Any) -> dict[str, Any]:
     }
 
 
-def _right_pixels(seen: Mapping[str, Any], first: str, second: str, form: str) -> Any:
+def _right_pixels(seen: Mapping[str, Array], first: str, second: str, form: str) -> Array:
     """(rows, pixels, k): the traits of the rule, and the rule over them, each squeezed between 0 and 1."""
     squeezed = {}
     for name in dict.fromkeys([first, second]):
@@ -684,13 +682,13 @@ class Hole:
     left: int
 
     @property
-    def units(self) -> Any:
+    def units(self) -> Array:
         """The hidden pixels as flat indices, (25,), row by row."""
         down, across = np.divmod(np.arange(GAP * GAP), GAP)
         return (self.top + down) * self.side + self.left + across
 
     @property
-    def visible(self) -> Any:
+    def visible(self) -> Array:
         """The other pixels as flat indices."""
         return np.setdiff1d(np.arange(self.side**2), self.units)
 
@@ -701,13 +699,11 @@ class Texture:
     (rows, 25) grey values of the hidden square from pictures (rows, side, side) by that rule."""
 
     words: str
-    fields: Any
-    guess: Callable[[Any], Any]
+    fields: Array
+    guess: Callable[[Array], Array]
 
 
-def reconstruction(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any
-) -> Dense:
+def reconstruction(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng) -> Dense:
     """The 25 grey values of a hidden square of 5 x 5 pixels, which lies at one place in all (grey) pictures of a task."""
     side = pick(GAP_SIDES, rng)
     # Inside one quarter of the picture, and not at its edge.
@@ -749,7 +745,7 @@ def reconstruction(
     )
 
 
-def _plain_gap(seen: Any, hole: Hole) -> Any:
+def _plain_gap(seen: Array, hole: Hole) -> Array:
     """(rows, 25, 8): the visible neighbours left, right, above and below the square in the pixel's row and column, their
     mean weighted by nearness, the picture's mean, where the pixel lies."""
     rows, last = len(seen), GAP - 1
@@ -765,7 +761,7 @@ def _plain_gap(seen: Any, hole: Hole) -> Any:
     return np.round(np.stack([*edges, mean, whole, *places], axis=-1), 6)
 
 
-def _fit(seen: Any, hole: Hole, phases: Any) -> Any:
+def _fit(seen: Array, hole: Hole, phases: Sequence[Array]) -> Any:
     """The hidden values of the waves that fit the visible pixels best: for one of `phases` (sets, candidates, pixels) the
     candidate whose sines and cosines, with a mean, explain most."""
     waves = [wave(phase) for phase in phases for wave in (np.cos, np.sin)]
@@ -779,18 +775,18 @@ def _fit(seen: Any, hole: Hole, phases: Any) -> Any:
     return (bases[:, hole.units][best] @ weights)[:, :, 0]
 
 
-def _stripes(rows: int, hole: Hole, rng: Any) -> Texture:
+def _stripes(rows: int, hole: Hole, rng: Rng) -> Texture:
     words = "straight stripes, a sine whose period, direction and phase differ from picture to picture, run through"
     return _striped(rows, hole, [0.0], words, rng)
 
 
-def _crossing(rows: int, hole: Hole, rng: Any) -> Texture:
+def _crossing(rows: int, hole: Hole, rng: Rng) -> Texture:
     turn = float(pick([60, 75, 90], rng))
     words = f"two sets of stripes of one period cross at {turn:.0f} degrees; period and direction differ from picture to picture"
     return _striped(rows, hole, [0.0, turn], words, rng)
 
 
-def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) -> Texture:
+def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Rng) -> Texture:
     """Sets of stripes of one period, at `turns` degrees to the first."""
     frequency, degrees = rng.uniform(*FREQUENCIES, size=rows), rng.uniform(0, 180, size=rows)
     fields = sum(
@@ -799,21 +795,21 @@ def _striped(rows: int, hole: Hole, turns: list[float], words: str, rng: Any) ->
     )
     fields = np.sqrt(2 / len(turns)) * fields
 
-    def guess(seen: Any) -> Any:
+    def guess(seen: Array) -> Any:
         trial, angles = (each.ravel() for each in np.meshgrid(np.linspace(*FREQUENCIES, 21), np.arange(0, 180, 6)))
         return _fit(seen, hole, [plane_waves(hole.side, trial, angles + turn) for turn in turns])
 
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _rings(rows: int, hole: Hole, rng: Any) -> Texture:
+def _rings(rows: int, hole: Hole, rng: Rng) -> Texture:
     centre = [round(float(each), 1) for each in rng.uniform(0, hole.side - 1, size=2)]
     at = np.arange(hole.side)
     away = np.hypot(at[:, None] - centre[0], at[None, :] - centre[1]).ravel()[None, :] / hole.side
     frequency, phase = rng.uniform(*RING_FREQUENCIES, size=(rows, 1)), rng.uniform(0, 2 * np.pi, size=(rows, 1))
     fields = np.sqrt(2) * np.sin(2 * np.pi * frequency * away + phase)
 
-    def guess(seen: Any) -> Any:
+    def guess(seen: Array) -> Any:
         return _fit(seen, hole, [2 * np.pi * np.linspace(*RING_FREQUENCIES, 41)[:, None] * away])
 
     words = (
@@ -823,20 +819,20 @@ def _rings(rows: int, hole: Hole, rng: Any) -> Texture:
     return Texture(words, fields.reshape(rows, hole.side, hole.side), guess)
 
 
-def _normed(fields: Any) -> Any:
+def _normed(fields: Array) -> Any:
     """Fields (rows, height, width) with mean 0 and deviation 1 each."""
     fields = fields - fields.mean(axis=(1, 2), keepdims=True)
     return fields / fields.std(axis=(1, 2), keepdims=True)
 
 
-def _tiles(rows: int, hole: Hole, rng: Any) -> Texture:
+def _tiles(rows: int, hole: Hole, rng: Rng) -> Texture:
     down, across = (int(each) for each in rng.randint(GAP, GAP + 3, size=2))
     # Smoothed across its own edges, so that tiles have no seams.
     motif = _normed(gaussian_filter(rng.normal(size=(rows, down, across)), 0.8, axes=(1, 2), mode="wrap"))
     at = np.arange(hole.side)
     fields = motif[:, at[:, None] % down, at[None, :] % across]
 
-    def guess(seen: Any) -> Any:
+    def guess(seen: Array) -> Any:
         row, column = np.divmod(hole.units, hole.side)
         toward = [1 if start < hole.side // 2 - 2 else -1 for start in (hole.top, hole.left)]
         steps = ((toward[0] * down, 0), (0, toward[1] * across), (toward[0] * down, toward[1] * across))
@@ -846,19 +842,19 @@ def _tiles(rows: int, hole: Hole, rng: Any) -> Texture:
     return Texture(words, fields, guess)
 
 
-REFLECTIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+REFLECTIONS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     ("the right half mirrors the left half", lambda each: each[:, :, ::-1]),
     ("the lower half mirrors the upper half", lambda each: each[:, ::-1, :]),
     ("the picture is the same when turned by 180 degrees", lambda each: each[:, ::-1, ::-1]),
 )
 
 
-def _mirror(rows: int, hole: Hole, rng: Any) -> Texture:
+def _mirror(rows: int, hole: Hole, rng: Rng) -> Texture:
     words, flip = pick(REFLECTIONS, rng)
     sign = 1 if rng.randint(2) else -1
     field = smooth(rng.normal(size=(rows, hole.side, hole.side)), 1.1)
 
-    def guess(seen: Any) -> Any:
+    def guess(seen: Array) -> Any:
         other = flip(seen).reshape(len(seen), -1)[:, hole.units]
         middle = np.median(seen.reshape(len(seen), -1)[:, hole.visible], axis=1)[:, None]
         return middle + sign * (other - middle)
@@ -868,7 +864,7 @@ def _mirror(rows: int, hole: Hole, rng: Any) -> Texture:
     )
 
 
-TEXTURES: dict[str, Callable[[int, Hole, Any], Texture]] = {
+TEXTURES: dict[str, Callable[[int, Hole, Rng], Texture]] = {
     "stripes": _stripes,
     "crossing": _crossing,
     "rings": _rings,

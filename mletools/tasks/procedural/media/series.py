@@ -14,7 +14,9 @@ import numpy as np
 
 from ...dataset import Asset, Target
 from ...table import Column, csv_bytes, fixed
-from ..world import Category, Dense, Number, Rendered
+from ..arrays import Array, Rng
+from ..scenario import Named, Scenario
+from ..world import Category, Dense, Factor, Rendered
 from .common import Menu, codes, draw_numbers, least_squares, measured_places, number_values, pick, shuffled
 
 MUTATIONS = {
@@ -52,7 +54,7 @@ SHAPES = ("sine", "sawtooth", "square", "twin")
 WHOLE = {"series_spike_count"}
 
 
-def _menu(scenario: Mapping[str, Any]) -> Menu:
+def _menu(scenario: Scenario) -> Menu:
     series = scenario["series"]
     span, season = series["high"] - series["low"], series["season"]
     length, decimals = LENGTHS[season], series["decimals"] + 1
@@ -66,16 +68,14 @@ def _menu(scenario: Mapping[str, Any]) -> Menu:
     }
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of the series and the shape of its season."""
     menu = _menu(scenario)
     names = shuffled(list(menu), rng)[: 5 + int(rng.randint(2))]
     return [*draw_numbers(menu, names, WHOLE, rows, rng), Category(SHAPE, SHAPES, rng.randint(len(SHAPES), size=rows))]
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """A CSV file a sample, blemished by `mutations` (name: strength between 0 and 1)."""
     scale, season = Scale.of(scenario), scenario["series"]["season"]
     values, length = number_values(_menu(scenario), factors, WHOLE, rng), LENGTHS[season]
@@ -94,7 +94,7 @@ def render(
 
 
 def file_notes(
-    scenario: Mapping[str, Any], steps: int, mutations: Mapping[str, float], remarks: Sequence[str] = ()
+    scenario: Scenario, steps: int, mutations: Mapping[str, float], remarks: Sequence[str] = ()
 ) -> list[str]:
     """What a file holds, in sentences."""
     series = scenario["series"]
@@ -107,7 +107,7 @@ def file_notes(
     return [held, *remarks, *(REMARKS[name] for name in MUTATIONS if name in mutations and name in REMARKS)]
 
 
-def season_shape(shape: str, turns: Any) -> Any:
+def season_shape(shape: str, turns: Array) -> Any:
     """A season between about -1 and 1 whose high point lies at whole `turns`; the same shape as `turns`."""
     place = np.mod(turns, 1.0)
     if shape == "sine":
@@ -119,7 +119,7 @@ def season_shape(shape: str, turns: Any) -> Any:
     return (np.cos(4 * np.pi * place) + 0.4 * np.cos(2 * np.pi * place)) / 1.2
 
 
-def _course(sizes: Mapping[str, Any], shape: Any, season: int, length: int, rng: Any) -> Any:
+def _course(sizes: Mapping[str, Array], shape: Array, season: int, length: int, rng: Rng) -> Any:
     """(rows, length) as shares of the range, from the factors' sizes (shares, steps, numbers) and the codes of the shape."""
     rows, step = len(shape), np.arange(length)
     size = {name: value[:, None] for name, value in sizes.items()}
@@ -152,7 +152,7 @@ class Scale:
     decimals: int
 
     @classmethod
-    def of(cls, scenario: Mapping[str, Any]) -> "Scale":
+    def of(cls, scenario: Scenario) -> "Scale":
         series = scenario["series"]
         return cls(float(series["low"]), float(series["high"]), int(series["decimals"]))
 
@@ -160,12 +160,12 @@ class Scale:
     def span(self) -> float:
         return self.high - self.low
 
-    def value(self, share: Any) -> Any:
+    def value(self, share: Array) -> Array:
         """Shares of the range in the series' unit, inside the range, above 0 and with its decimals."""
         inside = np.clip(self.low + share * self.span, max(self.low, 10.0**-self.decimals), self.high)
         return np.round(np.round(inside, 6), self.decimals)
 
-    def share(self, value: Any) -> Any:
+    def share(self, value: Array) -> Array:
         """Values in the series' unit as shares of its range."""
         return np.round((value - self.low) / self.span, 9)
 
@@ -175,16 +175,16 @@ class Beside:
     """A second column of numbers, (rows, steps) with one decimal: it may go on after the series has ended."""
 
     name: str
-    values: Any
+    values: Array
 
 
 def write_files(
-    scenario: Mapping[str, Any],
-    values: Any,
+    scenario: Scenario,
+    values: Array,
     faults: Mapping[str, float],
-    rng: Any,
+    rng: Rng,
     beside: Beside | None = None,
-    empty: Any = None,
+    empty: "Array | None" = None,
 ) -> list[bytes]:
     """A file a row of `values` (rows, steps), with the faults: names and unit are the scenario's.
 
@@ -218,8 +218,8 @@ def write_files(
 
 
 def _measured_badly(
-    values: Any, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Any
-) -> tuple[Any, Any, Any]:
+    values: Array, scale: Scale, faults: Mapping[str, float], beside: Beside | None, rng: Rng
+) -> tuple[Array, Array, Array]:
     """(values, their moments in steps, the second column), after the faults of the sensor."""
     rows, length = values.shape
     step, least = np.arange(length, dtype=float), 10.0**-scale.decimals
@@ -243,11 +243,11 @@ def _measured_badly(
     return np.round(np.maximum(np.round(values, 6), least), scale.decimals), moments, other
 
 
-def _each(moments: Any, step: Any) -> list[tuple[Any, Any]]:
+def _each(moments: Array, step: Array) -> list[tuple[Array, Array]]:
     return [(row, step) for row in moments]
 
 
-def _reordered(lines: list[list[str]], faults: Mapping[str, float], rng: Any) -> list[list[str]]:
+def _reordered(lines: list[list[str]], faults: Mapping[str, float], rng: Rng) -> list[list[str]]:
     """The lines shuffled, and some preceded by a wrong one, as the faults say."""
     if "shuffled_steps" in faults:
         # A few swaps where the fault is weak, near to a full shuffle where it is strong.
@@ -275,7 +275,7 @@ def read_value(line: Sequence[str]) -> float:
     return float(line[1]) / (1000 if line[-1].startswith(MILLI) else 1) if line[1] else float("nan")
 
 
-def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> tuple[Any, Any]:
+def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column: int = 1) -> tuple[Array, Array]:
     """Column `column` of each file by step, in its usual unit, corrected, with holes bridged straight: (rows, length).
 
     Beside it, of the same shape, whether a step has a line of its own. A value further outside the range than half of
@@ -293,7 +293,7 @@ def read_carefully(contents: Sequence[bytes], scale: Scale, length: int, column:
     return np.round(values, 6), own
 
 
-def plain_features(contents: Sequence[bytes], scale: Scale) -> Any:
+def plain_features(contents: Sequence[bytes], scale: Scale) -> Array:
     """(rows, 27) of values in the order of the lines, as shares of the range, cut off far outside of it.
 
     Count, mean, spread, ends, quantiles, changes; means of six stretches; spread and usual change of halves.
@@ -319,7 +319,7 @@ PHASES = 96
 SPIKE = 0.11
 
 
-def measure(level: Any, known: Any, season: int) -> dict[str, Any]:
+def measure(level: Array, known: Array, season: int) -> dict[str, Array]:
     """Each factor, (rows,): sizes as shares of the range, steps, numbers, codes of the shape.
 
     `level` (rows, steps) are shares of the range, of which those where `known` (rows, steps) does not hold are a guess,
@@ -356,7 +356,7 @@ def measure(level: Any, known: Any, season: int) -> dict[str, Any]:
     }
 
 
-def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
+def _fit(level: Array, season: int) -> tuple[Array, Array, Array, Array]:
     """(rise and means of the season (rows, 1 + season), size of the shift, its step, the fitted series) of each row."""
     length = level.shape[1]
     step = np.arange(length)
@@ -374,7 +374,7 @@ def _fit(level: Any, season: int) -> tuple[Any, Any, Any, Any]:
     return weights, size, cuts[best], jump + weights @ base.T
 
 
-def _find_season(means: Any) -> tuple[Any, Any, Any]:
+def _find_season(means: Array) -> tuple[Array, Array, Array]:
     """(codes of the shape, high point as a share of a season, size) of the means (rows, season) of its phases."""
     season = means.shape[1]
     means = means - means.mean(axis=1, keepdims=True)
@@ -431,16 +431,14 @@ class Course:
     the files and counts where `known` (steps,) holds. `plan` is the second column, if the rule has one.
     """
 
-    level: Any
-    expected: Any
+    level: Array
+    expected: Array
     words: str
-    guess: Callable[[Any, Any, Any], Any]
-    plan: Any = None
+    guess: Callable[[Array, Array, Any], Array]
+    plan: "Array | None" = None
 
 
-def _asked(
-    scenario: Mapping[str, Any], rows: int, mutations: Mapping[str, float], noise: float, rng: Any, gap: bool
-) -> Dense:
+def _asked(scenario: Scenario, rows: int, mutations: Mapping[str, float], noise: float, rng: Rng, gap: bool) -> Dense:
     """The next 6 to 10 values are asked for, or those of a gap in the middle, whose cells are empty."""
     length, units = LENGTHS[scenario["series"]["season"]], int(rng.randint(6, 11))
     start = (length - units) // 2 if gap else length
@@ -486,7 +484,7 @@ def _asked(
     )
 
 
-def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> str:
+def _asked_for(scenario: Scenario, names: Sequence[str], gap: bool) -> str:
     series, steps = scenario["series"], f"{len(names)} {scenario['series']['step']}s"
     columns = f"`{names[0]}` to `{names[-1]}`"
     if gap:
@@ -496,7 +494,7 @@ def _asked_for(scenario: Mapping[str, Any], names: Sequence[str], gap: bool) -> 
     return f"For each {scenario['sample']['one']}, forecast the {series['meaning']} over the next {steps}, {columns}."
 
 
-def _remarks(asked: range, gap: bool, plan: Mapping[str, str] | None) -> list[str]:
+def _remarks(asked: range, gap: bool, plan: Named | None) -> list[str]:
     where = "are empty in the files" if gap else "follow"
     remarks = [f"Wanted are the true values of steps {asked[0]} to {asked[-1]}, which {where}."]
     if plan:
@@ -505,7 +503,7 @@ def _remarks(asked: range, gap: bool, plan: Mapping[str, str] | None) -> list[st
     return remarks
 
 
-def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Any:
+def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Course, shown: int) -> Array:
     known = np.ones(setting.steps, dtype=bool)
     known[list(setting.asked)] = False
     seen = np.zeros((setting.rows, setting.steps))
@@ -517,7 +515,7 @@ def _right(contents: Sequence[bytes], scale: Scale, setting: Setting, course: Co
     return np.round(np.concatenate([found, own], axis=2), 4)
 
 
-def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Any:
+def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool, planned: bool) -> Array:
     """(rows, units, 9): position, the values beside, mean, spread, least, largest, one season before and after.
 
     By the place of a line in the order of its steps, whether it is doubled or not; values far out of the
@@ -545,42 +543,42 @@ def _plain(contents: Sequence[bytes], scale: Scale, setting: Setting, gap: bool,
     return np.round(np.array(found).reshape(len(contents), units, -1), 6)
 
 
-def _fitted(seen: Any, known: Any, design: Any, ridge: float = 1e-3) -> Any:
+def _fitted(seen: Array, known: Array, design: Array, ridge: float = 1e-3) -> Any:
     """(rows, steps): least squares of `design` (rows or 1, steps, p) on the known steps, at all steps."""
     design = np.broadcast_to(design, (len(seen), *design.shape[1:]))
     return np.einsum("rti,ri->rt", design, least_squares(design, seen, known, ridge))
 
 
-def _phases(setting: Setting) -> Any:
+def _phases(setting: Setting) -> Array:
     """(1, steps, season): 1 in the column of a step's phase."""
     return np.eye(setting.season)[np.arange(setting.steps) % setting.season][None]
 
 
-def _line(setting: Setting) -> Any:
+def _line(setting: Setting) -> Array:
     """(1, steps, 1): from -0.5 at the first step to 0.5 at the last one."""
     return np.linspace(-0.5, 0.5, setting.steps)[None, :, None]
 
 
-def _season(setting: Setting, rng: Any) -> tuple[str, Any]:
+def _season(setting: Setting, rng: Rng) -> tuple[str, Array]:
     """(its shape in words, (rows, steps) between -1 and 1): one shape for all, a high point of its own for each row."""
     shape = pick(SHAPES, rng)
     turns = np.arange(setting.steps) / setting.season - rng.uniform(size=(setting.rows, 1))
     return f"a {shape} season of {setting.season} steps", season_shape(shape, turns)
 
 
-def _noisy(signal: Any, setting: Setting, rng: Any) -> Any:
+def _noisy(signal: Array, setting: Setting, rng: Rng) -> Any:
     """`signal` with noise of `setting.noise` of its spread inside a series."""
     spread = np.round(signal.std(axis=1).mean(), 9)
     return signal + setting.noise * spread * rng.normal(size=signal.shape)
 
 
-def _picked(setting: Setting, *features: Any) -> Any:
+def _picked(setting: Setting, *features: Array) -> Array:
     """Features (rows, steps) at the steps asked for: (rows, units, m)."""
     at = list(setting.asked)
     return np.stack([np.broadcast_to(each, (setting.rows, setting.steps))[:, at] for each in features], axis=2)
 
 
-def _before(values: Any, lag: int) -> Any:
+def _before(values: Array, lag: int) -> Array:
     """`values` (rows, steps) as they were `lag` steps before, later ones where it is negative; 0.5 where there are none."""
     found = np.full_like(values, 0.5)
     if lag >= 0:
@@ -590,12 +588,12 @@ def _before(values: Any, lag: int) -> Any:
     return found
 
 
-def _seasonal(setting: Setting, rng: Any) -> Course:
+def _seasonal(setting: Setting, rng: Rng) -> Course:
     words, season = _season(setting, rng)
     middle, rise = rng.uniform(0.4, 0.6, size=(setting.rows, 1)), rng.uniform(-0.3, 0.3, size=(setting.rows, 1))
     expected = middle + rise * _line(setting)[:, :, 0] + rng.uniform(0.08, 0.2, size=(setting.rows, 1)) * season
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         trend, phases = _line(setting), _phases(setting)
         fit = _fitted(seen, known, np.concatenate([trend, phases], axis=2))
         return _picked(setting, fit, _fitted(seen, known, phases), _last_season(seen, setting))
@@ -603,26 +601,26 @@ def _seasonal(setting: Setting, rng: Any) -> Course:
     return Course(_noisy(expected, setting, rng), expected, f"a straight trend and {words}", guess)
 
 
-def _last_season(seen: Any, setting: Setting) -> Any:
+def _last_season(seen: Array, setting: Setting) -> Array:
     """The value (rows, steps) of the same phase, as many seasons before as it takes to be before the steps asked for."""
     back = -(-len(setting.asked) // setting.season) * setting.season
     return _before(seen, back)
 
 
-def _swing(setting: Setting, rng: Any) -> Course:
+def _swing(setting: Setting, rng: Rng) -> Course:
     """The season is the larger the higher, or the lower, the trend is."""
     words, season = _season(setting, rng)
     up = bool(rng.randint(2))
     middle, rise = rng.uniform(0.42, 0.58, size=(setting.rows, 1)), rng.uniform(-0.5, 0.5, size=(setting.rows, 1))
     line = _line(setting)[:, :, 0]
 
-    def swing(level: Any) -> Any:
+    def swing(level: Array) -> Array:
         return 0.2 + 1.6 * np.clip(level if up else 1 - level, 0, 1)
 
     level = middle + rise * line
     expected = level + rng.uniform(0.1, 0.18, size=(setting.rows, 1)) * swing(level) * season
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         design = np.concatenate([_line(setting), _phases(setting)], axis=2)
         flat = _fitted(seen, known, np.concatenate([np.ones((1, setting.steps, 1)), _line(setting)], axis=2))
         weighed = np.concatenate(
@@ -636,7 +634,7 @@ def _swing(setting: Setting, rng: Any) -> Course:
     return Course(_noisy(expected, setting, rng), expected, words, guess)
 
 
-def _lags(setting: Setting, rng: Any) -> Course:
+def _lags(setting: Setting, rng: Rng) -> Course:
     """Deviations come back after a lag and after twice the lag, the first time perhaps upturned."""
     rows, steps = setting.rows, setting.steps
     lag = _lag(setting, rng)
@@ -654,7 +652,7 @@ def _lags(setting: Setting, rng: Any) -> Course:
     for at in range(2 * lag, steps):
         away[:, at] = first * away[:, at - lag] + second * away[:, at - 2 * lag] + noise[:, at]
 
-    def expects(away: Any) -> Any:
+    def expects(away: Array) -> Array:
         past = first * _before(away, lag) + second * _before(away, 2 * lag)
         if setting.asked[-1] == steps - 1:
             return past
@@ -663,7 +661,7 @@ def _lags(setting: Setting, rng: Any) -> Course:
         after = first * (late - second * _before(away, lag)) + second * (later - first * late)
         return (past + after) / (1 + first**2 + second**2)
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         mean = seen[:, known].mean(axis=1, keepdims=True)
         return _picked(setting, mean + expects(seen - mean), _before(seen, lag), _before(seen, 2 * lag), mean)
 
@@ -673,13 +671,13 @@ def _lags(setting: Setting, rng: Any) -> Course:
     return Course(middle + away, middle + expects(away), words + f"{2 * lag} steps before", guess)
 
 
-def _lag(setting: Setting, rng: Any) -> int:
+def _lag(setting: Setting, rng: Rng) -> int:
     """A lag that reaches over all steps asked for and is no season."""
     lags = [lag for lag in range(len(setting.asked), len(setting.asked) + 4) if lag % setting.season]
     return int(pick(lags, rng))
 
 
-def _regime(setting: Setting, rng: Any) -> Course:
+def _regime(setting: Setting, rng: Rng) -> Course:
     """A level that switches once a value some steps before passed a threshold."""
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
@@ -691,7 +689,7 @@ def _regime(setting: Setting, rng: Any) -> Course:
     for at in range(lag, steps):
         level[:, at] = base[:, at] + np.where(level[:, at - lag] > cut, jump, -jump) + noise[:, at]
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         side = np.where(_before(seen, lag) > cut, jump, -jump)
         phases = _fitted(seen - side, known & (np.arange(steps) >= lag), _phases(setting))
         return _picked(setting, phases + side, side, _before(seen, lag), phases)
@@ -701,7 +699,7 @@ def _regime(setting: Setting, rng: Any) -> Course:
     return Course(level, expected, words + f"{setting.value(cut)}, else {'less' if jump > 0 else 'more'}", guess)
 
 
-def _driver(setting: Setting, rng: Any) -> Course:
+def _driver(setting: Setting, rng: Rng) -> Course:
     """A second column, known ahead, acts some steps later."""
     rows, steps = setting.rows, setting.steps
     words, season = _season(setting, rng)
@@ -709,14 +707,14 @@ def _driver(setting: Setting, rng: Any) -> Course:
     force = round(float(rng.choice([-1, 1]) * rng.uniform(0.3, 0.45)), 3)
     plan = np.round(100 * _planned(rows, steps, rng), 1)
 
-    def acts(plan: Any) -> Any:
+    def acts(plan: Array) -> Array:
         earlier = _before(np.asarray(plan) / 100, lag)
         return force * (2 * np.maximum(earlier - 0.5, 0) if bent else earlier)
 
     base = rng.uniform(0.4, 0.6, size=(rows, 1)) - force / (4 if bent else 2)
     expected = base + rng.uniform(0.08, 0.16, size=(rows, 1)) * season + acts(plan)
 
-    def guess(seen: Any, known: Any, plan: Any) -> Any:
+    def guess(seen: Array, known: Array, plan: Array) -> Array:
         phases = _fitted(seen - acts(plan), known & (np.arange(steps) >= lag), _phases(setting))
         return _picked(setting, phases + acts(plan), acts(plan), phases, _before(plan, lag))
 
@@ -725,15 +723,15 @@ def _driver(setting: Setting, rng: Any) -> Course:
     return Course(_noisy(expected, setting, rng), expected, words, guess, plan)
 
 
-def _planned(rows: int, steps: int, rng: Any) -> Any:
+def _planned(rows: int, steps: int, rng: Rng) -> Array:
     """(rows, steps) between 0 and 1: levels that are kept for 2 to 7 steps, a little uneven."""
     change = rng.uniform(size=(rows, steps)) < 0.3
-    block = np.cumsum(change, axis=1)
+    block = np.cumsum(change, axis=1, dtype=int)
     levels = np.take_along_axis(rng.uniform(0.05, 0.95, size=(rows, steps + 1)), block, axis=1)
     return np.clip(levels + 0.03 * rng.normal(size=levels.shape), 0, 1)
 
 
-FAMILIES: dict[str, Callable[[Setting, Any], Course]] = {
+FAMILIES: dict[str, Callable[[Setting, Rng], Course]] = {
     "seasonal_trend": _seasonal,
     "level_dependent_season": _swing,
     "lags": _lags,

@@ -12,13 +12,14 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...dataset import Asset
 from ...table import Column, fixed
-from ..world import Category, Number, Rendered
+from ..arrays import Array, Rng
+from ..scenario import Measured, Scenario
+from ..world import Category, DrawDense, Factor, Number, Rendered
 from .common import apply_steps, draw_places, pick, row_count, shuffled
 from .text_grammar import (
     ASKS,
@@ -48,7 +49,7 @@ MUTATIONS = {
     "mixed_numbers": "some numbers have a decimal comma or no unit, or are rounded",
     "quoted_notes": "some notes quote an older note, which does not count",
 }
-DENSE: dict[str, Any] = {}
+DENSE: dict[str, DrawDense] = {}
 LINE = 76
 MEANING = "the note, as it was written down"
 PRAISE, HEDGES, GRADE, URGENCY = "text_praise_share", "text_doubt_share", "text_gravity", "text_urgency"
@@ -70,8 +71,8 @@ class NotesPlan:
     one gives most trouble, `subjects` others; `negated` is the share of statements put by denying their opposite.
     """
 
-    scenario: Mapping[str, Any]
-    factors: dict[str, Number | Category]
+    scenario: Scenario
+    factors: dict[str, Factor]
     rivals: tuple[str, str]
     themes: dict[str, list[str]]
     events: tuple[str, str]
@@ -80,7 +81,7 @@ class NotesPlan:
     subjects: list[str]
     praise: list[str]
     blame: list[str]
-    number: Mapping[str, Any]
+    number: Measured
     negated: float
 
 
@@ -88,7 +89,7 @@ def rivals_name(one: str, other: str) -> str:
     return f"text_{one}_over_{other}"
 
 
-def number_name(entry: Mapping[str, Any]) -> str:
+def number_name(entry: Measured) -> str:
     return f"text_{entry['name']}"
 
 
@@ -96,7 +97,7 @@ def order_levels(one: str, other: str) -> list[str]:
     return [f"{one} before {other}", f"{other} before {one}", f"only one of {one} and {other}"]
 
 
-def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | Category]:
+def factors(scenario: Scenario, rows: int, rng: Rng) -> list[Factor]:
     """Five or six properties of a note, one or two of them categories; what they refer to is in their names."""
     text = scenario["text"]
     one, other = shuffled(list(text["themes"]), rng)[:2]
@@ -120,7 +121,7 @@ def factors(scenario: Mapping[str, Any], rows: int, rng: Any) -> list[Number | C
     return [*shuffled(numbers, rng)[: 5 + int(rng.randint(2)) - count], *shuffled(categories, rng)[:count]]
 
 
-def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _readable(scenario: Scenario) -> list[Measured]:
     """The numbers whose meaning holds no digit and no word that counts elsewhere; all of them where there is none."""
     weighty = {word for words in scenario["text"]["themes"].values() for word in words}
     weighty |= {*scenario["text"]["praise"], *scenario["text"]["blame"]}
@@ -132,7 +133,7 @@ def _readable(scenario: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return entries or list(scenario["numbers"])
 
 
-def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category], rng: Any) -> NotesPlan:
+def make_plan(scenario: Scenario, factors: Sequence[Factor], rng: Rng) -> NotesPlan:
     """What the factors name, and drawn values for the rest."""
     text, by_name = scenario["text"], {factor.name: factor for factor in factors}
     pairs = list(itertools.permutations(shuffled(list(text["themes"]), rng), 2))
@@ -158,16 +159,15 @@ def make_plan(scenario: Mapping[str, Any], factors: Sequence[Number | Category],
     )
 
 
-def render(
-    scenario: Mapping[str, Any], factors: Sequence[Number | Category], mutations: Mapping[str, float], rng: Any
-) -> Rendered:
+def render(scenario: Scenario, factors: Sequence[Factor], mutations: Mapping[str, float], rng: Rng) -> Rendered:
     """One note a sample, spoiled by `mutations` (name: strength between 0 and 1): a column `text`, or docs/ID.txt."""
     plan = make_plan(scenario, factors, rng)
     notes = []
     for row in range(row_count(factors)):
         note = write_note(plan, row, rng)
         steps = {name: _bound(plan, step) for name, step in STEPS.items()}
-        notes.append(" ".join(apply_steps(steps, note, mutations, rng)))
+        note = apply_steps(steps, note, mutations, rng)
+        notes.append(" ".join(note))
     counts, in_files = [len(note.split()) for note in notes], bool(rng.randint(2))
     place = f"is a text file in UTF-8 with lines of at most {LINE} characters" if in_files else "stands on one line"
     pages = [
@@ -185,11 +185,11 @@ def render(
     )
 
 
-def _bound(plan: NotesPlan, step: "Step") -> Callable[[list[str], float, Any], list[str]]:
+def _bound(plan: NotesPlan, step: "Step") -> Callable[[list[str], float, Rng], list[str]]:
     return lambda note, strength, rng: step(plan, note, strength, rng)
 
 
-def write_note(plan: NotesPlan, row: int, rng: Any) -> list[str]:
+def write_note(plan: NotesPlan, row: int, rng: Rng) -> list[str]:
     """The sentences of a note: its facts (two sentences in one string where they belong together) and filler, mixed."""
     register = pick(REGISTERS, rng)
     body = _facts(plan, row, register, rng)
@@ -207,7 +207,7 @@ def write_note(plan: NotesPlan, row: int, rng: Any) -> list[str]:
     return note
 
 
-def _facts(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]:
+def _facts(plan: NotesPlan, row: int, register: str, rng: Rng) -> list[str]:
     """The sentences of the facts; a fact that is no factor of the task comes in half of the notes, and is drawn."""
 
     def place(name: str) -> float | None:
@@ -251,7 +251,7 @@ def _facts(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]:
     return facts
 
 
-def statement(plan: NotesPlan, good: bool, marker: str, register: str, rng: Any) -> str:
+def statement(plan: NotesPlan, good: bool, marker: str, register: str, rng: Rng) -> str:
     """A clause that speaks well or ill of a subject, directly or by denying the opposite."""
     denied = rng.uniform() < plan.negated
     word = pick(plan.praise if good != denied else plan.blame, rng)
@@ -259,7 +259,7 @@ def statement(plan: NotesPlan, good: bool, marker: str, register: str, rng: Any)
     return " ".join(expand("denied" if denied else "fact", register, slots, rng).split())
 
 
-def _statements(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]:
+def _statements(plan: NotesPlan, row: int, register: str, rng: Rng) -> list[str]:
     """Four statements, some of them in pairs."""
     praise, hedges = plan.factors.get(PRAISE), plan.factors.get(HEDGES)
     praised = _spread(praise.place[row] if isinstance(praise, Number) else rng.uniform(), STATEMENTS, rng)
@@ -279,14 +279,14 @@ def _statements(plan: NotesPlan, row: int, register: str, rng: Any) -> list[str]
     return sentences
 
 
-def _spread(place: float, slots: int, rng: Any) -> list[bool]:
+def _spread(place: float, slots: int, rng: Rng) -> list[bool]:
     """So many of the slots set as the place says, in a drawn order."""
     count = round(place * slots)
     return [bool(at < count) for at in rng.permutation(slots)]
 
 
 # What spoils a note, a list of sentences.
-Step = Callable[[NotesPlan, list[str], float, Any], list[str]]
+Step = Callable[[NotesPlan, list[str], float, Rng], list[str]]
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![^\s.,])")
 END_OF_FORM = "End of remarks."
 # Signs that a web page has to write in another way.
@@ -326,7 +326,7 @@ def _by_word(note: Sequence[str], change: Callable[[str], str]) -> list[str]:
     return [LETTERS.sub(lambda match: change(match.group()), sentence) for sentence in note]
 
 
-def _quoted(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _quoted(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     """One to three sentences of an older note, anywhere."""
     note = list(note)
     for _ in range(int(rng.uniform() < 0.5 + 0.5 * strength) + int(rng.randint(1 + round(2 * strength)))):
@@ -337,7 +337,7 @@ def _quoted(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list
     return note
 
 
-def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     def change(match: re.Match[str]) -> str:
         kind, text = rng.uniform() / strength, match.group()
         if kind < 0.3:
@@ -352,7 +352,7 @@ def _numbers(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> lis
     return spoiled
 
 
-def _languages(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _languages(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     if rng.uniform() > 0.2 + 0.5 * strength:
         return note
     language = 1 + int(rng.randint(2))
@@ -367,7 +367,7 @@ def _languages(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> l
     return _by_word(note, change)
 
 
-def _dropped(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _dropped(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     share = 0.03 + 0.09 * strength
     kept = [
         " ".join(word for word in sentence.split() if not LETTERS.fullmatch(word) or rng.uniform() > share)
@@ -376,7 +376,7 @@ def _dropped(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> lis
     return [sentence for sentence in kept if sentence]
 
 
-def _typos(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _typos(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     share = SLIPS["rate"] + 0.23 * strength
 
     def change(word: str) -> str:
@@ -390,7 +390,7 @@ def _typos(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[
     return _by_word(note, change)
 
 
-def _abbreviated(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _abbreviated(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     share = 0.1 + 0.25 * strength
 
     def change(word: str) -> str:
@@ -400,7 +400,7 @@ def _abbreviated(plan: NotesPlan, note: list[str], strength: float, rng: Any) ->
     return [re.sub(r"\.\.$", ".", sentence) for sentence in _by_word(note, change)]
 
 
-def _capitals(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _capitals(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     if rng.uniform() > 0.2 + 0.6 * strength:
         return note
     kind = int(rng.randint(3))
@@ -409,7 +409,7 @@ def _capitals(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> li
     return [sentence.upper() if kind else sentence.lower() for sentence in note]
 
 
-def _form(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _form(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     """A printed head and foot that hold the words which count elsewhere, some of them crossed."""
     if rng.uniform() > 0.3 + 0.5 * strength:
         return note
@@ -420,7 +420,7 @@ def _form(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[s
     return [head, *note, f"{END_OF_FORM} To be kept for {rng.randint(2, 10)} years."]
 
 
-def _markup(plan: NotesPlan, note: list[str], strength: float, rng: Any) -> list[str]:
+def _markup(plan: NotesPlan, note: list[str], strength: float, rng: Rng) -> list[str]:
     if rng.uniform() > 0.3 + 0.6 * strength:
         return note
 
@@ -538,7 +538,7 @@ def _neighbours(word: str) -> list[str]:
     return [word, *(word[:at] + word[at + 1 :] for at in range(len(word) if len(word) >= SHORTEST else 0))]
 
 
-def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
+def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Array:
     """Floats of shape (rows, k): counts of the commonest telling words, of words in lists (praise, blame, doubt,
     assurance, each theme), shares of praise and of doubt, lengths, question marks, the first and the last number."""
     text = plan.scenario["text"]
@@ -559,7 +559,7 @@ def bag_of_words(plan: NotesPlan, notes: Sequence[str]) -> Any:
     return np.round(np.array(rows, dtype=float), 6)
 
 
-def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Any]:
+def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Array]:
     """Of each factor what the notes tell: places of shape (rows,), or codes; the middle where nothing is found."""
     reader = Reader(plan)
     read = [reader.sentences(note) for note in notes]
@@ -573,7 +573,7 @@ def read_notes(plan: NotesPlan, notes: Sequence[str]) -> dict[str, Any]:
 Note = list[Sentence]
 
 
-def _reading(plan: NotesPlan, factor: Number | Category) -> Callable[[Note], float]:
+def _reading(plan: NotesPlan, factor: Factor) -> Callable[[Note], float]:
     text, (one, other) = plan.scenario["text"], plan.rivals
     readings: dict[str, Callable[[Note], float]] = {
         ORDER: lambda note: _order(plan, note),
@@ -615,8 +615,9 @@ def _level(levels: Sequence[Collection[str]], beside: Collection[str], note: Not
     return hits[0] if hits else 0.5
 
 
-def _number(plan: NotesPlan, factor: Any, note: Note) -> float:
+def _number(plan: NotesPlan, factor: Factor, note: Note) -> float:
     """The number that no word calls an old one, in the sentence that names what it is."""
+    assert isinstance(factor, Number)
     own = set(_letters([plan.number["meaning"]])) - ARTICLES
     best, value = 0.0, None
     for words in (sentence.words for sentence in note):

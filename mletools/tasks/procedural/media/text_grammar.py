@@ -7,8 +7,8 @@ covered: which facts a note holds (text).
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from ..arrays import Rng
 from .common import pick
 
 REGISTERS = ("plain", "terse", "chatty", "formal")
@@ -144,7 +144,7 @@ GRAMMAR: dict[str, tuple[str, ...]] = {
 SYMBOL = re.compile(r"\{(\w+)\}")
 
 
-def expand(symbol: str, register: str, slots: Mapping[str, str | Callable[[], str]], rng: Any) -> str:
+def expand(symbol: str, register: str, slots: Mapping[str, str | Callable[[], str]], rng: Rng) -> str:
     """A drawn wording of a symbol in a register: `slots` (texts, or functions that draw one) come before the grammar."""
 
     def replace(match: re.Match[str]) -> str:
