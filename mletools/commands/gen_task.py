@@ -14,6 +14,7 @@ from ..tasks.options import LLM, LlmOptions, TaskOptions, TaskRole, read_roles, 
 
 if TYPE_CHECKING:
     from ..tasks.make import Dropped, Made
+    from ..tasks.record import Origin
 
 Place = tuple[str, int]  # the task's source, and its index there
 MAX_ALIKE = 20  # attempts at one task that may be like an earlier task
@@ -85,7 +86,7 @@ def make_tasks(run: cli.Run, options: TaskOptions, llm: LlmOptions, roles: Mappi
     from ..tasks.summary import Summary
     from ..tasks.trials import Trials
 
-    run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(task)))
+    run.open(key=lambda task: (task["provenance"]["source"], task["provenance"]["index"], likeness(cast(Task, task))))
     by_llm = options.source == (LLM,)
     side = run.side_output(options.rejected) if options.rejected else None
     finished = run.finished_keys
@@ -123,7 +124,7 @@ def make_tasks(run: cli.Run, options: TaskOptions, llm: LlmOptions, roles: Mappi
             _count(run, STAGES[-1])
             seen.add(likeness(task.record))
             summary.add(task)
-            run.emit(task.record)
+            run.emit(cast(dict[str, Any], task.record))
     if side is not None:
         side.output.commit()  # also if the run fails below
     if not run.quiet:
@@ -150,7 +151,7 @@ def _unlike(
         dropped += task.dropped
         if likeness(task.record) not in seen:
             return task, dropped
-        origin = task.record["provenance"]
+        origin = cast("Origin", task.record["provenance"])
         dropped.append(
             Dropped(origin["attempt"], STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
         )

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..grading import check_task, grade, rewards, standing
 from ..grading.options import GradingOptions, read_weights
 from ..records.errors import RecordError
 from ..records.ids import bytes_digest
+from ..records.task import Task
 from ..tasks.private_data import check_data, inside, task_folder
 from .code_metrics import CodeMetrics
 
@@ -44,9 +45,7 @@ class Grader:
         value, rule = self._reward(rollout, graded)
         return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
 
-    def verdict(
-        self, task: Mapping[str, Any], content: Callable[[], bytes] | None, reason: str | None = None
-    ) -> dict[str, Any]:
+    def verdict(self, task: Task, content: Callable[[], bytes] | None, reason: str | None = None) -> dict[str, Any]:
         """The fields of records.types.Grade but for the reward; without `content` invalid for `reason`.
 
         RecordError: the task's folder is not that of the record, or the metric fails.
@@ -188,7 +187,8 @@ class HumanRanks:
         """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
         if "leaderboard" not in task and "public_leaderboard" not in task:
             return {"human_rank": None, "human_rank_rule": None}
-        folder = task_folder(self.data, task)
-        check_data(folder, task)
+        whole = cast(Task, task)
+        folder = task_folder(self.data, whole)
+        check_data(folder, whole)
         verdict = standing(task, folder, score, None, rule)
         return {"human_rank": verdict.human_rank, "human_rank_rule": verdict.human_rank_rule}

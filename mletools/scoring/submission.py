@@ -2,11 +2,12 @@
 
 import textwrap
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..records.errors import OptionError, ToolError
 from ..records.ids import content_id
 from ..records.options import option
+from ..records.task import Task
 from ..records.visible import visible_line
 from ..run import Run
 from .grader import Grader
@@ -46,7 +47,7 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     task = _task(run, options.task, options.id or "")
     with open(options.submission, "rb") as file:  # of one that is too large no more is read than shows it
         content = file.read((grader.options.max_submission << 20) + 1)
-    verdict = grader.verdict(task, lambda: content)
+    verdict = grader.verdict(cast(Task, task), lambda: content)
     if room := run.terminal_columns:
         run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1

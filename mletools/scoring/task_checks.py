@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from ..filters.tasks import DUPLICATE, TaskSelection, failed
 from ..grading import check_task, score_bytes, standing
@@ -11,6 +11,7 @@ from ..records import workers
 from ..records.errors import RecordError, ToolError
 from ..records.jsonl import Line
 from ..records.output import Output
+from ..records.task import Task, Thresholds
 from ..run import Run
 from ..tasks.likeness import likeness
 from ..tasks.private_data import task_folder
@@ -28,7 +29,7 @@ class Examiner:
 
     def __call__(self, line: Line) -> dict[str, str]:
         """The outcome of each check; see tasks.soundness.examine."""
-        task = line.record
+        task = cast(Task, line.record)
         folder = task_folder(self.data, task)
         by_code = "file" in task["metric"]
         if not by_code:
@@ -43,7 +44,9 @@ class Examiner:
         answers = (folder / task["answers"]).read_bytes()
         thresholds = task.get("thresholds") or standing(task, folder, None, None).thresholds
         if thresholds:
-            case = replace(case, task={**task, "thresholds": thresholds})
+            rated = task.copy()
+            rated["thresholds"] = cast(Thresholds, thresholds)
+            case = replace(case, task=rated)
         return examine(case, self.names)
 
 
@@ -53,7 +56,7 @@ def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: O
     def unfinished() -> Iterable[Line]:
         for line in run.lines("task"):
             if run.finished(line.record["id"]):
-                selection.took(line.record, _keys(line.record))
+                selection.took(line.record, _keys(cast(Task, line.record)))
             else:
                 yield line
 
@@ -66,7 +69,7 @@ def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: O
         elif error is not None or checks is None:
             raise error or ToolError(f"{line.place}: no outcome")
         else:
-            decision = selection.decide(line.record, checks, _keys(line.record))
+            decision = selection.decide(line.record, checks, _keys(cast(Task, line.record)))
             record = {**line.record, "filter": decision}
             if decision["kept"]:
                 run.emit(record)
@@ -78,6 +81,6 @@ def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: O
                 side.write(run.stamp(record))
 
 
-def _keys(task: dict[str, Any]) -> list[str]:
+def _keys(task: Task) -> list[str]:
     """What two nearly equal tasks share: DNA, rule and scenario where the task has these, or the data."""
     return list(dict.fromkeys([likeness(task), str(task["data"]["digest"])]))

@@ -13,12 +13,16 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..records.errors import ToolError
+from ..records.task import Grading
 from .tree import spelled_out
 
 ANSWERS = "private/answers.csv"
+Board: TypeAlias = Literal["leaderboard", "public_leaderboard"]
+BOARDS: tuple[Board, ...] = ("leaderboard", "public_leaderboard")
+GRADED_WITH: tuple[Literal["answers", "leaderboard", "public_leaderboard"], ...] = ("answers", *BOARDS)
 BLOCK = 1 << 20
 MOST_BYTES = 256 << 20
 Content: TypeAlias = bytes | Path
@@ -69,15 +73,15 @@ def data_digest(folder: Path, public: list[str], answers: str) -> str:
     return files_digest(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
 
 
-def private_files(task: Mapping[str, Any]) -> list[str]:
+def private_files(task: Grading) -> list[str]:
     """The files of a task's folder that grading reads, relative to it."""
     metric = task["metric"]
-    named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]
+    named = [task[key] for key in GRADED_WITH if key in task]
     code = [metric["file"], *metric.get("files", [])] if "file" in metric else []
     return sorted({*named, *code})
 
 
-def private_digest(folder: Path, task: Mapping[str, Any]) -> str:
+def private_digest(folder: Path, task: Grading) -> str:
     """The digest over names and bytes of what grading reads of a task's folder: data.private_digest of the record.
 
     ToolError names the file that cannot be read.

@@ -2,12 +2,11 @@
 
 import functools
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..records.errors import RecordError, ToolError
 from ..records.places import check_inside
+from ..records.task import Task
 from .folder import files_digest, private_files
 
 
@@ -19,7 +18,7 @@ def inside(folder: Path, name: str, what: str) -> Path:
     return folder / check_inside(name, what)
 
 
-def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
+def task_folder(data: Path, task: Task) -> Path:
     """The folder of a task. RecordError where it, or a file that grading reads there, lies outside `data` or the folder.
 
     The files come with the folder, maybe from a stranger: a link among them that leads out of it is refused.
@@ -38,7 +37,7 @@ def task_folder(data: Path, task: Mapping[str, Any]) -> Path:
     return folder
 
 
-def check_data(folder: Path, task: Mapping[str, Any]) -> None:
+def check_data(folder: Path, task: Task) -> None:
     """RecordError unless the files that grading reads are those that the record was made with. Read once a process."""
     _check_files(folder, tuple(private_files(task)), task["data"]["private_digest"])
 
