@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import cli
 from ..cli_options import Option, click_option, options, value_of
@@ -14,6 +14,7 @@ from ..tasks.options import LLM, LlmOptions, TaskOptions, TaskRole, read_roles, 
 
 if TYPE_CHECKING:
     from ..tasks.make import Dropped, Made
+    from ..tasks.record import Origin
 
 Place = tuple[str, int]  # the task's source, and its index there
 MAX_ALIKE = 20  # attempts at one task that may be like an earlier task
@@ -150,7 +151,7 @@ def _unlike(
         dropped += task.dropped
         if likeness(task.record) not in seen:
             return task, dropped
-        origin = task.record["provenance"]
+        origin = cast("Origin", task.record["provenance"])
         dropped.append(
             Dropped(origin["attempt"], STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
         )

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,6 +11,7 @@ from .. import cli
 from ..cli_options import options
 from ..records.errors import OptionError, ToolError
 from ..records.jsonl import Line
+from ..records.task import Task, WrittenTask
 from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
 
 
@@ -27,7 +27,7 @@ def read_metric(name: str) -> str:
     return name
 
 
-def read_record(path: str) -> dict[str, Any]:
+def read_record(path: str) -> WrittenTask:
     """The fields of a task record in a file. ValueError says what is wrong with it."""
     from ..tasks.importing.own_record import read_record
 
@@ -124,7 +124,7 @@ def seal_tasks(run: cli.Run, options: ImportOptions) -> None:
         run.emit(task)
 
 
-def _seal(line: Line, options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
+def _seal(line: Line, options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
     from ..tasks.importing.task import seal_task
 
     return seal_task(line.record, options, data)

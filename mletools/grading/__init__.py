@@ -14,7 +14,7 @@ from ..records.errors import RecordError, ToolError
 from ..records.human_rank import RULES as HUMAN_RANKS
 from ..records.human_rank import human_rank
 from ..records.rollout import Medal, Standing
-from ..records.task import MetricSpec, SubmissionFormat, Task, Thresholds
+from ..records.task import Grading, MetricSpec, Scoring, SubmissionFormat, Task, Thresholds
 from . import code, metrics, rewards
 from .answers import ALL_COLUMNS, Answers, answer_spec, parse_answers, read_answers
 from .leaderboard import (
@@ -107,7 +107,7 @@ def grade(
     return standing(task, folder, score, None, rank_rule)
 
 
-def score_bytes(task: Task, answers: bytes, submission: bytes) -> float:
+def score_bytes(task: Scoring, answers: bytes, submission: bytes) -> float:
     """The unrounded score of a submission, both as bytes of CSV files.
 
     Invalid (a ValueError) for an invalid submission, ToolError for broken answers.
@@ -124,7 +124,7 @@ def _columns(metric: MetricSpec) -> list[str]:
     return [each if isinstance(each, str) else each["column"] for each in columns]
 
 
-def _score(task: Task, answers: Answers, content: bytes, max_bytes: int) -> float:
+def _score(task: Scoring, answers: Answers, content: bytes, max_bytes: int) -> float:
     spec, metric = task["submission"], task["metric"]
     guess, truth = read_submission(content, spec, answers, max_bytes), answers.truth
     if answers.counts is not None:
@@ -229,7 +229,7 @@ def _human_rank(score: float, boards: list[Leaderboard], rule: str) -> float:
     return sum(human_rank(board.position(score), len(board.scores), rule) for board in boards) / len(boards)
 
 
-def check_task(task: Task) -> None:
+def check_task(task: Grading) -> None:
     """RecordError unless the grading part of a task record is consistent. Reads no file."""
     metric = task["metric"]
     if "thresholds" in task:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from ..records.errors import ToolError
-from ..records.task import RowCondition, SubmissionFormat, Task
+from ..records.task import RowCondition, Scoring, SubmissionFormat
 from . import parsing
 from .alphabet import MISSING, Alphabet, alphabet_of
 from .parsing import BadCell, TableFormat
@@ -62,7 +62,7 @@ class Answers:
     id_sizes: Sizes
 
 
-def answer_spec(task: Task) -> TableFormat:
+def answer_spec(task: Scoring) -> TableFormat:
     """How to read the answers' cells: as the submission's, unless the task's answer_* keys say otherwise."""
     predictions_only = ("range", "row_sum", "row_sum_within", "several_rows", "most_rows", "labels")
     spec: dict[str, object] = {
@@ -74,7 +74,7 @@ def answer_spec(task: Task) -> TableFormat:
     return cast(TableFormat, {**spec, "empty_ok": True, "booleans": True})
 
 
-def read_answers(path: str, task: Task, names: Sequence[str] = ()) -> Answers:
+def read_answers(path: str, task: Scoring, names: Sequence[str] = ()) -> Answers:
     """The answers file of `task` with the columns `names`, cached in memory. ToolError when it cannot be read."""
     grading = [answer_spec(task), task["metric"].get("where", []), names]
     try:

@@ -5,12 +5,12 @@ Records may come from a stranger. Every record is checked when it is read (schem
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Literal, cast
 
 from .errors import RecordError
 from .output import AnyRecord
 from .rollout import Rollout, Turn
-from .task import Task
+from .task import Grading, Task
 
 LONGEST_ID = 200  # bytes: a file system takes names of 255
 
@@ -74,9 +74,13 @@ def _submissions(record: Rollout) -> Iterator[tuple[str, str]]:
             yield f"{prefix}submission.file", own["file"]
 
 
-def private_files(task: Task) -> list[str]:
+GradedWith = Literal["answers", "leaderboard", "public_leaderboard"]
+GRADED_WITH: tuple[GradedWith, ...] = ("answers", "leaderboard", "public_leaderboard")
+
+
+def private_files(task: Grading) -> list[str]:
     """The files of a task's folder that grading reads, relative to it."""
     metric = task["metric"]
-    named = [task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task]
+    named = [task[key] for key in GRADED_WITH if key in task]
     code = [metric["file"], *metric.get("files", [])] if "file" in metric else []
     return sorted({*named, *code})

@@ -8,6 +8,7 @@ from .common import Count, Id, LineageEntry, Name, NonNegative, Positive
 
 Parse = Literal["number", "label", "text", "tokens", "tagset", "ranked", "order", "rle", "spans", "boxes"]
 Extra = Literal["ignore", "refuse"]
+MetricStyle = Literal["function", "class", "script"]
 
 
 class TaskData(TypedDict):
@@ -27,8 +28,8 @@ class TaskData(TypedDict):
     """sha256 over names and bytes of the files that grading reads: answers, leaderboards, a metric that is code."""
 
 
-class SubmissionFormat(TypedDict):
-    """The columns of a submission and how its cells are parsed."""
+class SubmissionColumns(TypedDict):
+    """The columns of a submission."""
 
     id: Annotated[list[str], Meta(min_length=1)]
     """Ids compare as text, as numbers where all of the answers' are numbers."""
@@ -36,6 +37,10 @@ class SubmissionFormat(TypedDict):
     target: Annotated[list[str], Meta(min_length=1)]
     parse: Parse
     """How a cell is read."""
+
+
+class SubmissionCells(TypedDict):
+    """What the cells of a submission may be beside their parse."""
 
     labels: NotRequired[list[Any]]
     """parse label, tokens, tagset, ranked: the alphabet; no other label or item may be predicted, but one of the
@@ -85,6 +90,10 @@ class SubmissionFormat(TypedDict):
     extra_columns: NotRequired[Extra]
     """Default ignore."""
 
+
+class SubmissionFormat(SubmissionColumns, SubmissionCells):
+    """The columns of a submission and how its cells are parsed."""
+
     rows: Positive
     """Ids in the answers."""
 
@@ -119,7 +128,7 @@ class WeightTable(TypedDict):
     values: dict[str, float]
 
 
-class MetricSpec(TypedDict):
+class MetricSource(TypedDict):
     """A metric by name and parameters, or as a file of code."""
 
     name: NotRequired[str]
@@ -127,13 +136,22 @@ class MetricSpec(TypedDict):
     file: NotRequired[str]
     """A metric that is code, relative to data.dir, private; it runs in a sandbox of the grader's."""
 
-    style: NotRequired[Literal["function", "class", "script"]]
+    style: NotRequired[MetricStyle]
     """Of file: as in MLE-bench, MLE-Dojo, SandMLE (default function)."""
 
     files: NotRequired[list[str]]
     """What else of data.dir the file needs beside it."""
 
+
+class MetricDirection(TypedDict):
+    """Which scores are better."""
+
     lower_is_better: bool
+
+
+class MetricRows(TypedDict):
+    """Which rows of the answers count, how they are compared, and how the score is rounded."""
+
     columns: NotRequired[Literal["mean", "flat"]]
     """Several targets: the mean of their scores (default), or all cells as one column."""
 
@@ -148,6 +166,10 @@ class MetricSpec(TypedDict):
 
     score_round: NotRequired[Annotated[int, Meta(ge=0, le=17)]]
     """Decimals of a score, before it is compared (default 5)."""
+
+
+class MetricSpec(MetricSource, MetricDirection, MetricRows):
+    """A metric by name and parameters, or as a file of code."""
 
 
 class Thresholds(TypedDict):
@@ -174,11 +196,16 @@ class Baseline(TypedDict):
     score: float
 
 
-class Provenance(TypedDict):
-    """Where a task comes from, and how it was made."""
+class TaskSource(TypedDict):
+    """Which draw of which source a task is."""
 
     source: str
     seed: int
+
+
+class ProvenanceParts(TypedDict):
+    """How a task was made, and what was found out about it."""
+
     benchmark: NotRequired[str]
     """Of an imported task: mle-bench, mle-dojo or sandmle."""
 
@@ -233,8 +260,19 @@ class Provenance(TypedDict):
     """Really trained and scored on the held-out answers; the first is the dummy, ceiling is one who knows the rule."""
 
 
-class Task(TypedDict):
-    """A data folder, a question, a metric and thresholds."""
+class Provenance(TaskSource, ProvenanceParts):
+    """Where a task comes from, and how it was made."""
+
+
+class WrittenProvenance(ProvenanceParts, total=False):
+    """The provenance in a record that a person wrote."""
+
+    source: str
+    seed: int
+
+
+class TaskHead(TypedDict):
+    """What a task is about, and where its data are."""
 
     kind: Literal["task"]
     version: Literal[1]
@@ -252,10 +290,24 @@ class Task(TypedDict):
     segmentation, reconstruction, or in an imported task what its metric asks for."""
 
     data: TaskData
+
+
+class Scoring(TypedDict):
+    """What a score needs of a task whose answers look like predictions."""
+
     submission: SubmissionFormat
     metric: MetricSpec
+
+
+class AnswersFile(TypedDict):
+    """Where the answers are."""
+
     answers: str
     """Relative to data.dir; never inside public/."""
+
+
+class AnswersFormat(TypedDict):
+    """How the answers differ from predictions in form, and what scores are compared with."""
 
     answer_target: NotRequired[Annotated[list[str], Meta(min_length=1)]]
     """The answers' columns, in the order of submission.target (default: the same names)."""
@@ -276,4 +328,50 @@ class Task(TypedDict):
 
     public_leaderboard: NotRequired[str]
     thresholds: NotRequired[Thresholds]
+
+
+class Grading(Scoring, AnswersFile, AnswersFormat):
+    """The part of a task that says how it is graded."""
+
+
+class Task(TaskHead, Grading):
+    """A data folder, a question, a metric and thresholds."""
+
     provenance: Provenance
+
+
+class WrittenSubmission(SubmissionCells, total=False):
+    """The submission in a record that a person wrote; what is not there is made."""
+
+    id: list[str]
+    target: list[str]
+    parse: Parse
+    rows: int
+
+
+class WrittenMetric(MetricSource, MetricRows, total=False):
+    """The metric in a record that a person wrote."""
+
+    lower_is_better: bool
+
+
+class WrittenData(TypedDict, total=False):
+    """The data in a record that a person wrote."""
+
+    dir: str
+
+
+class WrittenTask(AnswersFormat, total=False):
+    """Fields of a task record, written by a person; all may be absent."""
+
+    id: str
+    lineage: list[LineageEntry]
+    name: str
+    description: str
+    modality: str
+    problem: str
+    data: WrittenData
+    submission: WrittenSubmission
+    metric: WrittenMetric
+    answers: str
+    provenance: WrittenProvenance

@@ -335,7 +335,7 @@ class TaskEnvironment:
         test = self._verdict(self._task, folder, _test_part(content, view)).as_record()
         failed, shown = "metric_error" in test, None
         if view is not None:
-            verdict = self._verdict(cast(Task, view.task), view.folder, view.validation_part(content))
+            verdict = self._verdict(view.task, view.folder, view.validation_part(content))
             shown = Feedback(valid=verdict.valid, reason=verdict.reason, score=verdict.score)
             failed |= verdict.metric_error is not None
         if failed:

@@ -10,15 +10,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..grading import metrics
 from ..records.errors import RecordError
+from ..records.task import Baseline
 from .draft import TaskDraft
 from .folder import Content, read
 from .learners import Data, alone, best_by_folds, predict
 from .table import Rejected, csv_bytes, shortest
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Predictions: TypeAlias = "dict[str, NDArray[np.float64]]"
 SCORE_ROUND = 5
 # The teams see so many of the training rows, or units of a dense target, and no category with more levels.
 MOST_TRAINED_ON = 2000
@@ -63,7 +69,7 @@ class Board:
     """
 
     teams: list[tuple[str, float]]
-    ladder: list[dict[str, Any]]
+    ladder: list[Baseline]
     submissions: dict[str, bytes]
 
     def nearest(self, score: float) -> bytes:
@@ -72,9 +78,9 @@ class Board:
         return self.submissions[name]
 
     @property
-    def baselines(self) -> list[dict[str, Any]]:
+    def baselines(self) -> list[Baseline]:
         """The ladder and then all teams, as the record of a task without a leaderboard has them."""
-        return [*self.ladder, *({"name": name, "score": value} for name, value in self.teams)]
+        return [*self.ladder, *(Baseline(name=name, score=value) for name, value in self.teams)]
 
     @property
     def csv(self) -> bytes:
@@ -88,7 +94,7 @@ def make_board(draft: TaskDraft, score: Callable[[bytes], float], seed: int) -> 
     sign = -1 if draft.metric["lower_is_better"] else 1
     submissions = {"sample submission": read(draft.public["sample_submission.csv"])}
     scores = {"sample submission": score_of(submissions["sample submission"], score)}
-    predictions: dict[str, Any] = {}
+    predictions: Predictions = {}
 
     def enter(name: str, values: Any) -> None:
         submissions[name] = draft.hand_in(values)
@@ -240,7 +246,7 @@ def _shaped(draft: TaskDraft, values: Any) -> Any:
     return values if len(values) == len(draft.test_ids) else values.reshape(len(draft.test_ids), -1)
 
 
-def _teams(draft: TaskDraft, views: Mapping[str, Data], known: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _teams(draft: TaskDraft, views: Mapping[str, Data], known: Predictions, seed: int) -> Predictions:
     """The predictions of every team but those that are `known`."""
     made = dict(known)
     for view, data in views.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..grading import metrics
-from ..records.task import MetricSpec, Parse, SubmissionFormat
+from ..records.task import MetricSpec, Parse, Scoring, SubmissionFormat
 from .dataset import Dataset, Features, Target
 from .forms import Form, form_of
 from .table import Column, Rejected, Table, csv_bytes
@@ -58,7 +58,7 @@ class TaskDraft:
     origin: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def grading(self) -> dict[str, Any]:
+    def grading(self) -> Scoring:
         """What a score needs of the record."""
         return {"submission": self.submission, "metric": self.metric}
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeAlias
 
 from ..records.digests import Content as Content
 from ..records.digests import content_digest as content_digest
@@ -20,9 +20,12 @@ from ..records.digests import files_digest
 from ..records.digests import size as size
 from ..records.errors import ToolError
 from ..records.places import private_files as private_files
+from ..records.task import Grading
 from .tree import spelled_out
 
 ANSWERS = "private/answers.csv"
+Board: TypeAlias = Literal["leaderboard", "public_leaderboard"]
+BOARDS: tuple[Board, ...] = ("leaderboard", "public_leaderboard")
 MOST_BYTES = 256 << 20
 # A file system, or its owner, that grants no second name for a file.
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -44,7 +47,7 @@ def data_digest(folder: Path, public: list[str], answers: str) -> str:
     return files_digest(folder, [*(f"public/{name}" for name in spelled_out(folder / "public", public)), answers])
 
 
-def private_digest(folder: Path, task: Mapping[str, Any]) -> str:
+def private_digest(folder: Path, task: Grading) -> str:
     """The digest over names and bytes of what grading reads of a task's folder: data.private_digest of the record.
 
     ToolError names the file that cannot be read.

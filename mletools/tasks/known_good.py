@@ -6,10 +6,11 @@ validation view the sample has rows of the test set, too, which are left out. No
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..records.csv_files import CsvError, read_columns
 from ..records.errors import ToolError
+from ..records.task import Task
 from .importing.task import perfect_submission
 from .table import Rejected
 from .validation.labelled import is_sample
@@ -43,7 +44,7 @@ def submissions(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, by
             yield SAMPLE, each
     if answers is not None:
         try:
-            content = perfect_submission(task, answers)
+            content = perfect_submission(cast(Task, task), answers)
         except (CsvError, Rejected):
             return
         if content is not None:

@@ -4,15 +4,15 @@ Not covered: tasks whose provenance tells neither a scenario nor a rule; of thes
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..records.ids import content_id
+from ..records.task import Task
 
 # What of the DNA makes a task another one; sizes, shares and noise do not.
 TELLING = ("modality", "problem", "metric", "media", "families", "used")
 
 
-def likeness(task: Mapping[str, Any]) -> str:
+def likeness(task: Task) -> str:
     """The same text for tasks of the same DNA, rule and scenario: which terms over which factors, not their weights.
 
     Of a task without these, the digest of its data.

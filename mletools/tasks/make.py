@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..grading import check_task, score_bytes
 from ..records.errors import ToolError
 from ..records.ids import derive_seed
+from ..records.task import Baseline, Grading, MedalStability, Task
 from .baselines import libraries, make_board
 from .describe import describe
 from .draft import TaskDraft, draft_table, draft_world
@@ -19,7 +20,7 @@ from .folder import ANSWERS, size
 from .procedural.dna import MUTATIONS, SAMPLES
 from .procedural.draw import draw_world
 from .real import SOURCES as TABLES
-from .record import Parts, finish
+from .record import Origin, Parts, finish
 from .soundness import CHECKS, Case, Trial, Trials, examine, require
 from .sources import SOURCES
 from .table import Rejected, generator
@@ -49,7 +50,7 @@ class Dropped:
     attempt: int
     stage: str
     reason: str
-    drawn: dict[str, Any] = field(default_factory=dict)
+    drawn: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Made:
     test.csv, `size` the bytes of all public files.
     """
 
-    record: dict[str, Any]
+    record: Task
     dropped: list[Dropped]
     trial: Trial | None
     samples: int
@@ -134,13 +135,13 @@ class _Attempt:
         self.drawn: dict[str, Any] = {}
         self.samples = self.size = 0
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Task:
         """The task's record; its folder is written. Rejected."""
         rng = generator(self.derived)
         draft = self._draft(rng)
         self.stage, self.samples = "generated", sum(draft.rows)
         lower, score = draft.metric["lower_is_better"], partial(score_bytes, draft.grading, draft.answers)
-        grading: dict[str, Any] = {**draft.grading, "answers": ANSWERS}
+        grading: Grading = {"submission": draft.submission, "metric": draft.metric, "answers": ANSWERS}
         private: dict[str, bytes] = {ANSWERS: draft.answers}
         board = make_board(draft, score, self.derived)
         scores = [team[1] for team in board.teams]
@@ -172,15 +173,13 @@ class _Attempt:
         self.drawn = world.origin
         return draft_world(world, rng)
 
-    def _provenance(
-        self, baselines: list[dict[str, Any]], stability: dict[str, Any], origin: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _provenance(self, baselines: list[Baseline], stability: MedalStability, origin: Mapping[str, object]) -> Origin:
         place = {"source": self.source, "seed": self.seed, "index": self.index, "attempt": self.attempt}
         made = {"baselines": baselines, "medal_stability": stability, "trained_with": libraries()}
-        return {**place, **made, **origin}
+        return cast(Origin, {**place, **made, **origin})
 
-    def _finish(self, parts: Parts, draft: TaskDraft) -> dict[str, Any]:
-        def check(record: Mapping[str, Any]) -> None:
+    def _finish(self, parts: Parts, draft: TaskDraft) -> Task:
+        def check(record: Task) -> None:
             def tried() -> Trial:
                 assert self.trials is not None
                 self.trial = self.trials(record, draft.public, draft.answers)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from ..records.errors import ToolError
 from .table import Column, Table, shortest
@@ -20,11 +20,58 @@ MOST_ROWS = 2000
 DIGITS = 7  # significant digits of a number that is not whole; some tables were single precision once
 
 
+class Package(TypedDict):
+    """A Python package that ships tables."""
+
+    install: str
+    module: NotRequired[str]
+    license: NotRequired[str]
+    license_from: str
+
+
+class TargetColumn(TypedDict):
+    """A column to predict."""
+
+    column: str
+    meaning: str
+    labels: NotRequired[dict[str, str]]
+    positive: NotRequired[str]
+
+
+class Problem(TypedDict):
+    """A table of a package, and what is asked of it."""
+
+    title: str
+    context: str
+    file: str
+    targets: list[TargetColumn]
+    metric: str
+    rows: int
+    features: dict[str, str]
+    source: str
+    split: NotRequired[str]
+    derive: NotRequired[dict[str, str]]
+    where: NotRequired[str]
+    license: NotRequired[str]
+    license_from: NotRequired[str]
+    rename: NotRequired[dict[str, str]]
+    codes: NotRequired[dict[str, dict[str, str]]]
+    read: NotRequired[dict[str, object]]
+    categories: NotRequired[list[str]]
+    sort: NotRequired[str]
+
+
+class Catalogue(TypedDict):
+    """The packages by family, the problems by source."""
+
+    packages: dict[str, Package]
+    problems: dict[str, Problem]
+
+
 @cache
-def catalogue() -> dict[str, Any]:
+def catalogue() -> Catalogue:
     """The catalogue: {"packages": {family: package}, "problems": {source: problem}}; docs/real-tables.md explains it."""
-    content: dict[str, Any] = json.loads((Path(__file__).parent / "real.json").read_text(encoding="utf-8"))
-    return content
+    return cast(Catalogue, json.loads((Path(__file__).parent / "real.json").read_text(encoding="utf-8")))
 
 
 def real_table(source: str, rng: Any) -> Table:
@@ -76,7 +123,7 @@ def _split_note(kind: str, group: str) -> list[str]:
     return [notes[kind]] if kind in notes else []
 
 
-def origin(source: str) -> dict[str, Any]:
+def origin(source: str) -> dict[str, str | None]:
     """Where a table is from: the record's provenance of it."""
     problem = catalogue()["problems"][source]
     package = catalogue()["packages"][source.partition(":")[0]]
@@ -119,7 +166,7 @@ def numbers(source: str) -> list[list[float | None]]:
     return [[None if cell != cell else float(cell) for cell in row] for row in frame.itertuples(index=False)]
 
 
-def _read(source: str, file: str, options: Mapping[str, Any]) -> Any:
+def _read(source: str, file: str, options: Mapping[str, object]) -> Any:
     import pandas as pd
 
     family = source.partition(":")[0]
@@ -142,7 +189,7 @@ def _read(source: str, file: str, options: Mapping[str, Any]) -> Any:
         ) from None
 
 
-def _features(problem: Mapping[str, Any], frame: Any) -> list[Column]:
+def _features(problem: Problem, frame: Any) -> list[Column]:
     """The columns of a problem; a name such as "pixel_*" stands for all columns that begin so."""
     from pandas.api.types import is_numeric_dtype
 
@@ -177,7 +224,7 @@ def _drawn(units: list[Any], rng: Any) -> list[int]:
     return drawn
 
 
-def _cells(frame: Any, column: Column, problem: Mapping[str, Any]) -> list[str]:
+def _cells(frame: Any, column: Column, problem: Problem) -> list[str]:
     """The text of a column's cells: numbers as short as their precision allows, codes and labels by their names."""
     names = dict(problem.get("codes", {}).get(column.name, {}))
     for target in problem["targets"]:

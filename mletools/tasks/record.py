@@ -7,16 +7,54 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ..grading import score_bytes
 from ..records.ids import content_id
+from ..records.task import Baseline, Grading, Provenance, Task, Thresholds
 from .baselines import libraries, make_board
 from .draft import TaskDraft
 from .folder import Content, content_digest, private_files, write_folder
-from .soundness.case import Case
+from .soundness.case import Case, Checked
 from .thresholds import pick_thresholds
 from .tree import listed
+
+
+class Cost(TypedDict):
+    """The replies of a model, and what they cost; a sum is None where one of its parts is not known."""
+
+    calls: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    usd: float | None
+
+
+class AttemptNote(TypedDict):
+    """An attempt of a model in a role, and why its reply could not be used (None: it could)."""
+
+    role: str
+    attempt: int
+    error: str | None
+
+
+class Origin(Provenance, total=False):
+    """The provenance of a task, with what only its maker notes there."""
+
+    index: int
+    attempt: int
+    trained_with: dict[str, str]
+    answers_from: str
+    held_out: int
+    of_rows: int
+    positive: str
+    left_out: list[str]
+    rows_without_target: int
+    seed_task: str
+    specification: dict[str, object]
+    attempts: list[AttemptNote]
+    cost: Cost
+    cost_by_role: dict[str, Cost]
+    seed_cost: Cost
 
 
 @dataclass(frozen=True)
@@ -33,8 +71,8 @@ class Parts:
     problem: str
     public: Mapping[str, Content]
     private: Mapping[str, Content]
-    grading: Mapping[str, Any]
-    provenance: Mapping[str, Any]
+    grading: Grading
+    provenance: Origin
 
     @property
     def files(self) -> dict[str, Content]:
@@ -44,13 +82,11 @@ class Parts:
 
     def case(self, score: Callable[[bytes], float]) -> Case:
         """What the checks look at; `score` is that of a submission."""
-        record = {"description": self.description, "provenance": self.provenance, **self.grading}
+        record: Checked = {"description": self.description, "provenance": self.provenance, **self.grading}
         return Case(record, self.files, score)
 
 
-def rate(
-    draft: TaskDraft, seed: int, lower_is_better: bool
-) -> tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]:
+def rate(draft: TaskDraft, seed: int, lower_is_better: bool) -> tuple[list[Baseline], Thresholds, dict[str, str]]:
     """(baselines with their scores, thresholds out of these, the libraries they depend on). Rejected without enough."""
     board = make_board(draft, partial(score_bytes, draft.grading, draft.answers), seed)
     dummy = board.ladder[0]["score"]
@@ -59,8 +95,8 @@ def rate(
 
 
 def finish(
-    parts: Parts, data: Path, identity: tuple[Any, ...], check: Callable[[Mapping[str, Any]], None] | None = None
-) -> dict[str, Any]:
+    parts: Parts, data: Path, identity: tuple[str | int, ...], check: Callable[[Task], None] | None = None
+) -> Task:
     """Writes the folder of a task below `data` and returns its record, with an empty lineage.
 
     The id is made of `identity` and the digest of the files; `check` sees the record before anything is written.
@@ -73,7 +109,7 @@ def finish(
     return record
 
 
-def record_of(parts: Parts, identity: tuple[Any, ...], task: str = "", folder: str = "") -> dict[str, Any]:
+def record_of(parts: Parts, identity: tuple[str | int, ...], task: str = "", folder: str = "") -> Task:
     """The record of a task, with an empty lineage.
 
     The id is `task`, or made of `identity` and the digest of the files; `folder`, relative to --data, is by default
@@ -100,5 +136,5 @@ def record_of(parts: Parts, identity: tuple[Any, ...], task: str = "", folder: s
             "private_digest": content_digest({name: files[name] for name in private_files(parts.grading)}),
         },
         **parts.grading,
-        "provenance": dict(parts.provenance),
+        "provenance": parts.provenance.copy(),
     }

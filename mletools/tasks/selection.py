@@ -32,7 +32,7 @@ class Examiner:
         folder = task_folder(self.data, task)
         by_code = "file" in task["metric"]
         if not by_code:
-            check_task({name: value for name, value in task.items() if name != "thresholds"})
+            check_task(_without_thresholds(task))
 
         def score(submission: bytes) -> float:
             if by_code:
@@ -43,7 +43,9 @@ class Examiner:
         answers = (folder / task["answers"]).read_bytes()
         thresholds = task.get("thresholds") or standing(task, folder, None, None).thresholds
         if thresholds:
-            case = replace(case, task={**task, "thresholds": thresholds})
+            rated = task.copy()
+            rated["thresholds"] = thresholds
+            case = replace(case, task=rated)
         return examine(case, self.names)
 
 
@@ -76,6 +78,13 @@ def filter_tasks(run: Run, examiner: Examiner, selection: TaskSelection, side: O
                 run.counts[f"failed {name}" if name != DUPLICATE else "nearly the same as an earlier one"] += 1
             if side is not None:
                 side.write(run.stamp(record))
+
+
+def _without_thresholds(task: Task) -> Task:
+    """The task with no thresholds: whether they are ordered is a check of its own."""
+    rest = task.copy()
+    rest.pop("thresholds", None)
+    return rest
 
 
 def _keys(task: Task) -> list[str]:

@@ -6,12 +6,12 @@ It tells what a solver must not know. Not covered: many tasks at once (jq does t
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from ..records.columns import blocks
 from ..records.csv_files import CsvError, read_rows
 from ..records.errors import ToolError
-from ..records.task import Task
+from ..records.task import Provenance, Task
 
 HEAD_LINES = 5
 WIDTH = 24
@@ -89,7 +89,7 @@ def _short(cell: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
-def _mutations(provenance: Mapping[str, Any]) -> Iterator[str]:
+def _mutations(provenance: Provenance) -> Iterator[str]:
     """A line for each mutation: its name or type, then its other settings and its effect, whatever the source has."""
     for each in provenance.get("mutations", []):
         if not isinstance(each, Mapping):

@@ -3,9 +3,10 @@
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import cast
 
 from .make import Made
+from .record import Cost, Origin
 
 MAX_VALUES = 12  # only the most common are shown
 
@@ -18,11 +19,11 @@ class Summary:
         self.samples: list[int] = []
         self.bytes: list[int] = []
         self.seconds: list[float] = []
-        self.costs: dict[str, list[dict[str, Any]]] = {}  # by role, of all replies, those in the journal too
+        self.costs: dict[str, list[Cost]] = {}  # by role, of all replies, those in the journal too
         self.seeds = set[str]()
 
     def add(self, task: Made) -> None:
-        record = task.record
+        record, origin = task.record, cast(Origin, task.record["provenance"])
         lower_is_better = record["metric"]["lower_is_better"]
         self.counts["modality"][record["modality"]] += 1
         self.counts["problem"][record["problem"]] += 1
@@ -30,11 +31,11 @@ class Summary:
         self.counts["domain"][record["provenance"].get("domain", record["name"])] += 1
         self.samples.append(task.samples)
         self.bytes.append(task.size)
-        for role, cost in record["provenance"].get("cost_by_role", {}).items():
+        for role, cost in origin.get("cost_by_role", {}).items():
             self.costs.setdefault(role, []).append(cost)
-        if (seed := record["provenance"].get("seed_task")) is not None and seed not in self.seeds:
+        if (seed := origin.get("seed_task")) is not None and seed not in self.seeds:
             self.seeds.add(seed)  # its DNA and scenarios are for all its tasks
-            self.costs.setdefault("strategist", []).append(record["provenance"]["seed_cost"])
+            self.costs.setdefault("strategist", []).append(origin["seed_cost"])
         if task.trial is not None:
             self.seconds.append(task.trial.duration_s)
 
@@ -51,8 +52,11 @@ class Summary:
         if self.seconds:
             yield f"standard solution: {_spread(self.seconds, ' s', 2)}"
         for role, costs in self.costs.items():
-            calls, usd = sum(cost["calls"] for cost in costs), [cost["usd"] for cost in costs]
-            paid = "at unknown cost" if None in usd else f"{sum(usd):.4f} USD"
+            calls, known = (
+                sum(cost["calls"] for cost in costs),
+                [cost["usd"] for cost in costs if cost["usd"] is not None],
+            )
+            paid = "at unknown cost" if len(known) < len(costs) else f"{sum(known):.4f} USD"
             yield f"{role}: {calls} replies for the tasks made, {paid}"
 
 

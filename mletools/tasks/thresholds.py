@@ -4,23 +4,25 @@ Not covered: training the baselines.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Literal, cast
 
 from ..grading import Leaderboard, score_bytes
 from ..records.csv_files import read_rows
 from ..records.errors import RecordError
+from ..records.task import MedalStability, Scoring, Thresholds
 from .table import Rejected, csv_bytes
 
-NAMES = ("median", "bronze", "silver", "gold")
+Threshold = Literal["median", "bronze", "silver", "gold"]
+NAMES: tuple[Threshold, ...] = ("median", "bronze", "silver", "gold")
 # Where between the worst and the best of the distinct scores each threshold lies, by rank.
-RANKS = {"median": 0.4, "bronze": 0.6, "silver": 0.8, "gold": 1.0}
+RANKS: dict[Threshold, float] = {"median": 0.4, "bronze": 0.6, "silver": 0.8, "gold": 1.0}
 # Bootstrap samples of the test rows; the standard error is then known to about an eighth of itself.
 RESAMPLES = 30
 
 
-def pick_thresholds(dummy: float, scores: Sequence[float], lower_is_better: bool) -> dict[str, float]:
+def pick_thresholds(dummy: float, scores: Sequence[float], lower_is_better: bool) -> Thresholds:
     """Four of the distinct `scores` that beat `dummy`, so that dummy < median < bronze < silver < gold.
 
     The order runs in the metric's direction, and gold is the best of the scores (a medal is inclusive), so each
@@ -31,19 +33,19 @@ def pick_thresholds(dummy: float, scores: Sequence[float], lower_is_better: bool
     if len(ladder) < len(NAMES):
         raise Rejected(f"only {len(ladder)} distinct scores beat the dummy, {len(NAMES)} are needed")
     top = len(ladder)
-    picked: dict[str, float] = {}
+    picked: dict[Threshold, float] = {}
     for name in reversed(NAMES):
         top = min(round(RANKS[name] * (len(ladder) - 1)), top - 1)
         picked[name] = ladder[top]
-    return {name: picked[name] for name in NAMES}
+    return cast(Thresholds, {name: picked[name] for name in NAMES})
 
 
-def leaderboard_thresholds(scores: Iterable[float], lower_is_better: bool) -> dict[str, float]:
+def leaderboard_thresholds(scores: Iterable[float], lower_is_better: bool) -> Thresholds:
     """The median and the medals of a leaderboard with these scores."""
     return Leaderboard(tuple(sorted(scores, reverse=not lower_is_better)), lower_is_better).thresholds
 
 
-def ordered(dummy: float, thresholds: dict[str, float], lower_is_better: bool) -> bool:
+def ordered(dummy: float, thresholds: Thresholds, lower_is_better: bool) -> bool:
     """Whether dummy < median < bronze < silver < gold in the metric's direction. SandMLE eq. 1."""
     sign = -1 if lower_is_better else 1
     steps = [sign * dummy, *(sign * thresholds[name] for name in NAMES)]
@@ -51,11 +53,11 @@ def ordered(dummy: float, thresholds: dict[str, float], lower_is_better: bool) -
 
 
 def medal_stability(
-    grading: Mapping[str, Any],
+    grading: Scoring,
     answers: bytes,
     medals: Sequence[bytes],
-    thresholds: Mapping[str, float],
-) -> dict[str, float | int]:
+    thresholds: Thresholds,
+) -> MedalStability:
     """{gap, standard_error, rows_needed}: is gold further from bronze than the choice of the test rows moves a score?
 
     `medals` are submissions that reach gold and bronze. `gap` is the distance of the two thresholds; `standard_error` the

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
 
 from ..grading import score_bytes
 from ..grading.code import box
@@ -25,19 +24,19 @@ class Trials:
     sandbox: LazySandbox
     limit_s: float
 
-    def can_solve(self, task: Mapping[str, Any]) -> bool:
+    def can_solve(self, task: Task) -> bool:
         """Whether there is a standard solution for a task."""
-        return solves(cast(Task, task))
+        return solves(task)
 
     def __call__(
         self,
-        task: Mapping[str, Any],
+        task: Task,
         public: Mapping[str, bytes],
         answers: bytes,
         score: Callable[[bytes], float] | None = None,
     ) -> Trial:
         """How the program's run on the public files ended; its score by `score`, else by the task's named metric."""
-        code = solution(cast(Task, task), LEVEL)
+        code = solution(task, LEVEL)
         with box() as place:
             for name, content in public.items():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)

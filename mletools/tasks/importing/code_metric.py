@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...records.programs import parse_program
+from ...records.task import MetricSpec, MetricStyle
 from ..folder import Content
 from ..table import Rejected
 from .lookup import inside
 
 
 def code_metric(
-    file: Path, root: Path, style: str, lower_is_better: bool
-) -> tuple[dict[str, object], dict[str, Content]]:
+    file: Path, root: Path, style: MetricStyle, lower_is_better: bool
+) -> tuple[MetricSpec, dict[str, Content]]:
     """(the metric of the record, the private files by name). `root` is the folder that nothing may lie outside of."""
     files = {file.name: inside(file, root), **_siblings(file, root)}
-    metric: dict[str, object] = {"file": f"private/{file.name}", "style": style, "lower_is_better": lower_is_better}
+    metric: MetricSpec = {"file": f"private/{file.name}", "style": style, "lower_is_better": lower_is_better}
     others = sorted(f"private/{name}" for name in files if name != file.name)
     if others:
         metric["files"] = others

@@ -6,21 +6,38 @@ Not covered: data, descriptions and leaderboards, which lie in the benchmarks' o
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Literal, NotRequired
 
-# {"benchmark", "competition", "support": record | code | no, "note", "submission", "metric", "answers", ...}
+from ...records.task import AnswersFormat, MetricSpec, WrittenSubmission
+
 FILE = Path(__file__).parent / "competitions.jsonl"
 
 
+class Competition(AnswersFormat):
+    """How a benchmark grades a competition: by the record's metric, by its own code, or in a way that is not supported."""
+
+    benchmark: str
+    competition: str
+    support: Literal["record", "code", "no"]
+    metric: MetricSpec
+    submission: WrittenSubmission
+    answers: str
+    sample_submission: NotRequired[str]
+    split: NotRequired[str]
+    note: NotRequired[str]
+
+
 @functools.cache
-def _known(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def _known(path: Path) -> dict[tuple[str, str], Competition]:
     if not path.exists():
         return {}
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    lines: list[Competition] = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()
+    ]
     return {(line["benchmark"], line["competition"]): line for line in lines}
 
 
-def competition(benchmark: str, name: str) -> dict[str, Any] | None:
+def competition(benchmark: str, name: str) -> Competition | None:
     """The entry of that competition in that benchmark, None where there is none."""
     return _known(FILE).get((benchmark, name))
 

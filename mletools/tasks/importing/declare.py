@@ -6,11 +6,11 @@ reads; a metric of probabilities over several columns of which none is the one -
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 from ...grading import metrics
 from ...records.errors import RecordError
-from ...records.task import MetricSpec, Parse, SubmissionFormat
+from ...records.task import AnswersFormat, MetricSpec, Parse, Scoring, SubmissionFormat
 from ..forms import form_of
 from ..table import Rejected
 from .columns import labels_of
@@ -27,6 +27,10 @@ PROBLEMS = {
     "boxes": "detection",
     "spans": "extraction",
 }
+
+
+class GradingRules(Scoring, AnswersFormat):
+    """The grading part of a record but for the file of the answers."""
 
 
 def metric_part(options: ImportOptions) -> MetricSpec:
@@ -73,13 +77,13 @@ def submission_of(
     return part, form
 
 
-def answers_part(submission: Mapping[str, Any], metric: str) -> dict[str, Any]:
+def answers_part(submission: SubmissionFormat, metric: str) -> AnswersFormat:
     """answer_parse, where the metric reads answers of another kind than predictions."""
     kinds = metrics.find(metric).answer_parse
     return {} if submission["parse"] in kinds else {"answer_parse": kinds[0]}
 
 
-def problem_of(metric: Mapping[str, Any], submission: Mapping[str, Any], answers: Mapping[str, Any]) -> str:
+def problem_of(metric: MetricSpec, submission: SubmissionFormat) -> str:
     """The record's word for the problem."""
     parse, name = submission["parse"], metric.get("name", "")
     if parse == "label" and "labels" in submission:
@@ -88,6 +92,12 @@ def problem_of(metric: Mapping[str, Any], submission: Mapping[str, Any], answers
     if parse == "label" or (known and (known.ordered_classes or known.predicts)):
         return "classification"
     return str(PROBLEMS.get(parse, parse))
+
+
+def answers_format(fields: Mapping[str, object]) -> AnswersFormat:
+    """What a record, or the entry of a competition, says of grading beside submission, metric and files."""
+    found = {name: fields[name] for name in fields if name.startswith("answer_") or name == "thresholds"}
+    return cast(AnswersFormat, found)
 
 
 def known_labels(cells: Sequence[str]) -> list[str]:

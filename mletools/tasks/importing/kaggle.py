@@ -5,20 +5,20 @@ rows of train.csv are held out: they become the new test.csv, with the columns o
 whatever else could hold those rows with their answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...grading import metrics
-from ...records.task import SubmissionFormat
+from ...records.task import Scoring, SubmissionFormat
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
-from ..record import Parts
+from ..record import Origin, Parts
 from ..table import Rejected
 from ..tree import files_below
 from .columns import Columns, header_of, is_number, read_columns, written
-from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
+from .declare import GradingRules, answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
@@ -40,26 +40,33 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     found = next((public[name] for name in DESCRIPTIONS if name in public), None)
     description = Path(options.description) if options.description else found
     rest = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
+    origin: Origin = {"source": candidate.source, "seed": options.seed, "graded_by": "options"}
+    draft: TaskDraft | str
+    answers: Content
+    content: dict[str, Content]
     if known is None:
-        files, given, draft, origin = _split(options, public, rng)
+        split = _split(options, public, rng)
+        given, draft, answers = split.given, split.draft, split.answers
         telling = _may_tell(rest, options.target or given["submission"]["target"])
-        content: dict[str, Content] = {name: path for name, path in rest.items() if name not in telling}
-        content.update(files)
+        content = {name: path for name, path in rest.items() if name not in telling}
+        content.update(split.files)
+        origin["held_out"], origin["of_rows"] = split.held_out, split.of_rows
+        if split.positive:
+            origin["positive"] = split.positive
         origin["left_out"] = telling
-        answers: Content = given.pop("content")
     else:
-        given, origin = _given(options, public, known), {"answers_from": known.name}
-        draft, content, answers = "", dict(rest), known
+        given, draft, content, answers = _given(options, public, known), "", dict(rest), known
+        origin["answers_from"] = known.name
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,
         description=text or page(candidate.task_name, given),
         modality=modality_of(content, given),
-        problem=problem_of(given["metric"], given["submission"], given),
+        problem=problem_of(given["metric"], given["submission"]),
         public=content,
         private={ANSWERS: answers},
         grading={**given, "answers": ANSWERS},
-        provenance={"source": candidate.source, "seed": options.seed, "graded_by": "options", **origin},
+        provenance=origin,
     )
     return parts, draft
 
@@ -87,7 +94,7 @@ def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     return [options.id or "id", *options.target]
 
 
-def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> dict[str, Any]:
+def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> GradingRules:
     """The grading part of a folder whose answers are known."""
     header = _header(options, public)
     key = options.id or header[0]
@@ -140,10 +147,20 @@ def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
     return _Question(train, rows, targets, cells, labels, positive, form, submission)
 
 
-def _split(
-    options: ImportOptions, public: dict[str, Path], rng: Any
-) -> tuple[dict[str, bytes], dict[str, Any], TaskDraft | str, dict[str, Any]]:
-    """(new public files, grading part with the answers as "content", draft or why none, provenance)."""
+@dataclass(frozen=True)
+class _Split:
+    """A folder with rows held out: its new public files, the answers, how many rows of how many."""
+
+    files: dict[str, bytes]
+    given: GradingRules
+    answers: bytes
+    draft: TaskDraft | str  # or why there is none
+    held_out: int
+    of_rows: int
+    positive: str | None
+
+
+def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
     asks = _question(options, public)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
@@ -182,17 +199,16 @@ def _split(
         ),
     }
     metric = metric_part(options)
-    given = {
+    given: GradingRules = {
         "submission": {**submission, "rows": len(test)},
         "metric": metric,
         **answers_part(submission, metric["name"]),
     }
-    origin = {"held_out": len(test), "of_rows": total, **({"positive": asks.positive} if asks.positive else {})}
     try:
         draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
     except Rejected as rejected:
         draft = rejected.reason
-    return files, {**given, "content": answers}, draft, origin
+    return _Split(files, given, answers, draft, len(test), total, asks.positive)
 
 
 def _may_tell(public: dict[str, Path], targets: Sequence[str]) -> list[str]:
@@ -232,7 +248,7 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
     return cells, None
 
 
-def page(name: str, given: Mapping[str, Any]) -> str:
+def page(name: str, given: Scoring) -> str:
     """A description for a folder that has none."""
     metric, submission = given["metric"], given["submission"]
     found = metrics.find(metric["name"])

@@ -16,9 +16,9 @@ import string
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
 from ...records.csv_files import read_rows
+from ...records.task import Scoring
 from ..folder import Content
 
 ENDINGS = {
@@ -31,7 +31,7 @@ SAMPLED_ROWS = 200
 LONG_TEXT_WORDS = 8  # a name or an address has fewer
 
 
-def modality_of(public: Mapping[str, Content], grading: Mapping[str, Any]) -> str:
+def modality_of(public: Mapping[str, Content], grading: Scoring) -> str:
     """The modality of a task with these public files and that grading part."""
     endings = Counter(PurePosixPath(name).suffix.lower().lstrip(".") for name in public)
     for word, known in ENDINGS.items():

@@ -9,12 +9,13 @@ from typing import Any
 
 from ...records.errors import OptionError
 from ...records.options import option
+from ...records.task import WrittenMetric, WrittenSubmission, WrittenTask
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
 AUTHOR = "author"  # in the place of a format: the task's author describes the folder
 
 
-def read_object(text: str) -> dict[str, Any]:
+def read_object(text: str) -> dict[str, object]:
     """The JSON object in a text. ValueError: it holds none."""
     try:
         value = json.loads(text)
@@ -36,7 +37,7 @@ class ImportOptions:
         metavar="DIR",
         machine=True,
     )
-    record: Mapping[str, Any] | None = option(
+    record: WrittenTask | None = option(  # noqa: RUF009
         "Fields of the task record, a JSON object, instead of what would be guessed; with answers, of any folder.",
         kind="existing file",
         metavar="FILE",
@@ -74,8 +75,8 @@ class ImportOptions:
 
     def with_record(self) -> "ImportOptions":
         """These options with what the record says of metric, parameters, id and targets."""
-        record = self.record or {}
-        metric, submission = record.get("metric", {}), record.get("submission", {})
+        record: WrittenTask = self.record or {}
+        metric, submission = record.get("metric", WrittenMetric()), record.get("submission", WrittenSubmission())
         return replace(
             self,
             metric=self.metric or metric.get("name"),
@@ -92,10 +93,14 @@ class ImportOptions:
             self._check_alone("--record with answers", ("record", "description", "thresholds", "seed"))
         else:
             self.with_record()._check_format()
-            if "file" in (self.record or {}).get("metric", {}):
+            if self.record is not None and "file" in self.record.get("metric", WrittenMetric()):
                 raise OptionError('--record: "metric.file" needs "answers", the file that the code compares with')
-            for name, part, key in (("metric", "metric", "name"), ("id", "submission", "id")):
-                if getattr(self, name) and key in (self.record or {}).get(part, {}):
+            record: WrittenTask = self.record or {}
+            for name, said in (
+                ("metric", "name" in record.get("metric", WrittenMetric())),
+                ("id", "id" in record.get("submission", WrittenSubmission())),
+            ):
+                if getattr(self, name) and said:
                     raise OptionError(f"--{name} and --record both say it: leave one out")
 
     def _check_alone(self, what: str, beside: Sequence[str]) -> None:

@@ -5,20 +5,20 @@ leaderboard and grader lie in the benchmark's code, --repo names its checkout.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal, cast
 
-from ..folder import Content
-from ..record import Parts
+from ...records.task import Grading, MetricSpec, MetricStyle, SubmissionFormat, WrittenSubmission
+from ..folder import BOARDS, Content
+from ..record import Origin, Parts
 from ..table import Rejected
 from ..tree import files_below
 from .boards import board, direction_of
 from .code_metric import code_metric
 from .columns import read_columns
-from .competitions import competition
-from .declare import answers_part, known_labels, metric_part, problem_of, submission_of
+from .competitions import Competition, competition
+from .declare import answers_format, answers_part, known_labels, metric_part, problem_of, submission_of
 from .layouts import PREPARED
 from .lookup import distinct_rows, first, inside, sample_file, sample_header, text_of
 from .modality import modality_of
@@ -34,7 +34,7 @@ class Habits:
     leaderboard: tuple[str, ...]
     public_leaderboard: tuple[str, ...]
     grader: tuple[str, ...]
-    style: str
+    style: MetricStyle
 
 
 HABITS = {
@@ -56,6 +56,8 @@ HABITS = {
     ),
 }
 
+TOLD: tuple[Literal["split", "note"], ...] = ("split", "note")  # of an entry, in the provenance
+
 
 def places_of(candidate: Candidate, options: ImportOptions) -> list[Path]:
     """The folders in which a competition's description, leaderboard and grader are looked for."""
@@ -72,6 +74,7 @@ def prepared(candidate: Candidate, options: ImportOptions) -> Parts:
     public = files_below(public_folder, candidate.path, private_folder)
     habits, places = HABITS[candidate.format], places_of(candidate, options)
     entry = competition(candidate.format, candidate.name)
+    how: Literal["options", "record", "code"]
     if options.metric:
         given, how = _asked_for(candidate, options, public, private_folder), "options"
         private: dict[str, Content] = {}
@@ -85,51 +88,66 @@ def prepared(candidate: Candidate, options: ImportOptions) -> Parts:
         raise Rejected(f"{given['answers']} is missing in {PREPARED[candidate.format][1]}")
     if answers.suffix != ".csv" and ("file" not in given["metric"] or answers.suffix != ".jsonl"):
         raise Rejected(f"unsupported: its answers are no CSV file ({given['answers']})")
-    rows_of = answers if answers.suffix == ".csv" else sample_file(public, (entry or {}).get("sample_submission"))
+    rows_of = (
+        answers if answers.suffix == ".csv" else sample_file(public, entry.get("sample_submission") if entry else None)
+    )
     given["submission"]["rows"] = distinct_rows(rows_of, given["submission"]["id"])
     given["answers"] = f"private/{answers.name}"
     private[given["answers"]] = answers
     lower = given["metric"]["lower_is_better"]
-    for key, names in (("leaderboard", habits.leaderboard), ("public_leaderboard", habits.public_leaderboard)):
+    for key, names in zip(BOARDS, (habits.leaderboard, habits.public_leaderboard), strict=True):
         file = first([private_folder, *places], names) if names else None
         if file is not None:
             given[key] = f"private/{key}.csv"
-            private[given[key]] = board(file, lower)
+            private[f"private/{key}.csv"] = board(file, lower)
     description = _description(options, habits, places, public_folder, public)
+    origin: Origin = {
+        "source": candidate.source,
+        "seed": options.seed,
+        "benchmark": candidate.format,
+        "competition": candidate.name,
+        "graded_by": how,
+    }
+    if entry and how != "options":
+        for told in TOLD:
+            if text := entry.get(told):
+                origin[told] = text
     return Parts(
         name=candidate.task_name,
         description=description,
         modality=modality_of(public, given),
-        problem=problem_of(given["metric"], given["submission"], given),
+        problem=problem_of(given["metric"], given["submission"]),
         public={name: path for name, path in public.items() if name not in ("description.txt", "description.md")},
         private=private,
         grading=given,
-        provenance={
-            "source": candidate.source,
-            "seed": options.seed,
-            "benchmark": candidate.format,
-            "competition": candidate.name,
-            "graded_by": how,
-            **{key: entry[key] for key in ("split", "note") if entry and entry.get(key) and how != "options"},
-        },
+        provenance=origin,
     )
 
 
-def _as_told(entry: Mapping[str, Any], public: dict[str, Path], private_folder: Path) -> dict[str, Any]:
+def _as_told(entry: Competition, public: dict[str, Path], private_folder: Path) -> Grading:
     """The grading part out of a line of competitions.jsonl; ids and targets from the sample submission where absent."""
-    submission = dict(entry["submission"])
+    submission = entry["submission"].copy()
     if "id" not in submission or "target" not in submission:
         header = _header(entry, public, private_folder)
         submission.setdefault("id", header[:1])
         submission.setdefault("target", [name for name in header if name not in submission["id"]])
-    metric = {"params": {}, **entry["metric"]} if "name" in entry["metric"] else dict(entry["metric"])
-    more = {key: value for key, value in entry.items() if key.startswith("answer_")}
-    return {"submission": submission, "metric": metric, "answers": entry["answers"], **more}
+    metric: MetricSpec = {"params": {}, **entry["metric"]} if "name" in entry["metric"] else entry["metric"].copy()
+    return {
+        "submission": _counted(submission),
+        "metric": metric,
+        "answers": entry["answers"],
+        **answers_format(entry),
+    }
 
 
-def _header(entry: Mapping[str, Any], public: dict[str, Path], private_folder: Path) -> list[str]:
+def _counted(submission: WrittenSubmission) -> SubmissionFormat:
+    """The submission with a place for its number of rows, which `prepared` counts."""
+    return cast(SubmissionFormat, {**submission, "rows": 1})
+
+
+def _header(entry: Competition | None, public: dict[str, Path], private_folder: Path) -> list[str]:
     """The columns of the sample submission, which a few competitions keep among the private files."""
-    name = entry.get("sample_submission")
+    name = entry.get("sample_submission") if entry else None
     if name and name.startswith("../private/"):
         path = private_folder / Path(name).name
         return sample_header({name: inside(path, private_folder)} if path.is_file() else {}, name)
@@ -139,11 +157,11 @@ def _header(entry: Mapping[str, Any], public: dict[str, Path], private_folder: P
 def _as_code(
     candidate: Candidate,
     options: ImportOptions,
-    entry: Mapping[str, Any] | None,
+    entry: Competition | None,
     public: dict[str, Path],
     private_folder: Path,
     places: list[Path],
-) -> tuple[dict[str, Any], str, dict[str, Content]]:
+) -> tuple[Grading, Literal["code"], dict[str, Content]]:
     """(grading part, "code", private files) of a competition that its benchmark's own program grades."""
     if entry and entry["support"] == "no":
         raise Rejected(f"unsupported: {entry['note']}")
@@ -159,20 +177,19 @@ def _as_code(
     grader = first([root], habits.grader)
     assert grader is not None
     metric, private = code_metric(grader, root.parent, habits.style, _direction(candidate, options, entry, places))
-    header = _header(entry or {}, public, private_folder)
-    told = dict(entry.get("submission", {})) if entry else {}
-    submission = {"id": header[:1], "target": header[1:], "parse": "text", **told}
-    answers = entry["answers"] if entry and "answers" in entry else _answers_name(candidate, private_folder)
-    return {"submission": submission, "metric": metric, "answers": answers}, "code", private
+    header = _header(entry, public, private_folder)
+    submission: WrittenSubmission = {"id": header[:1], "target": header[1:], "parse": "text"}
+    if entry:
+        submission = {**submission, **entry["submission"]}
+    answers = entry["answers"] if entry else _answers_name(candidate, private_folder)
+    return {"submission": _counted(submission), "metric": metric, "answers": answers}, "code", private
 
 
-def _direction(
-    candidate: Candidate, options: ImportOptions, entry: Mapping[str, Any] | None, places: list[Path]
-) -> bool:
+def _direction(candidate: Candidate, options: ImportOptions, entry: Competition | None, places: list[Path]) -> bool:
     if options.lower_is_better is not None:
         return options.lower_is_better
-    if entry and "lower_is_better" in entry.get("metric", {}):
-        return bool(entry["metric"]["lower_is_better"])
+    if entry:
+        return entry["metric"]["lower_is_better"]
     file = first([candidate.path / PREPARED[candidate.format][1], *places], HABITS[candidate.format].leaderboard)
     lower = direction_of(file) if file else None
     if lower is None:
@@ -180,9 +197,7 @@ def _direction(
     return lower
 
 
-def _asked_for(
-    candidate: Candidate, options: ImportOptions, public: dict[str, Path], private_folder: Path
-) -> dict[str, Any]:
+def _asked_for(candidate: Candidate, options: ImportOptions, public: dict[str, Path], private_folder: Path) -> Grading:
     """The grading part out of --metric, --target and --id."""
     header = sample_header(public, None)
     answers = _answers_name(candidate, private_folder)

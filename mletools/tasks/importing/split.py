@@ -5,9 +5,9 @@ Not covered: the draws of tables that are made here (draft).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...grading import metrics
+from ...records.task import Scoring
 from ..baselines import MOST_TRAINED_ON
 from ..draft import TaskDraft
 from ..forms import Form, constant_cells, form_of
@@ -32,7 +32,7 @@ def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], for
 
 
 def draft_of(
-    train: Columns, test: Columns, targets: Sequence[str], form: str, given: Mapping[str, Any], answers: bytes
+    train: Columns, test: Columns, targets: Sequence[str], form: str, given: Scoring, answers: bytes
 ) -> TaskDraft:
     """The draft for baselines: features are the columns of both tables. Rejected where none can be trained.
 

@@ -5,20 +5,21 @@ covered: which folders there are (layouts), and what goes for each kind of them 
 own_record).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from ...grading import check_task, metrics, score_bytes
 from ...grading.private_data import task_folder
 from ...records import csv_files
 from ...records.errors import RecordError, ToolError
 from ...records.ids import derive_seed
+from ...records.task import Grading, Task, WrittenData
 from ..draft import TaskDraft
 from ..folder import Content, same, size
-from ..record import Parts, finish, rate, record_of
+from ..record import Origin, Parts, finish, rate, record_of
 from ..soundness import require
 from ..table import Rejected, generator
 from ..validation import validation_problem
@@ -27,7 +28,7 @@ from .columns import read_columns, written
 from .kaggle import kaggle
 from .lookup import SAMPLES
 from .options import AUTHOR, Candidate, ImportOptions
-from .own_record import check_written, corrected, folder_parts, own_record
+from .own_record import corrected, folder_parts, own_record, written_task
 from .own_table import own_table
 from .prepared import prepared
 from .split import draft_of_parts
@@ -41,7 +42,7 @@ MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 FEWEST_RATED = 10
 
 
-def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
+def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
     """(the record of a candidate's task, with its folder written below `data`; what to tell about it).
 
     The record has an empty lineage. Rejected where this candidate cannot be imported; ToolError where our own folder
@@ -67,31 +68,32 @@ def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tup
         if isinstance(draft, TaskDraft):
             draft = replace(draft, submission=parts.grading["submission"], metric=parts.grading["metric"])
 
-    def written(parts: Parts) -> dict[str, Any]:
+    def written(parts: Parts) -> Task:
         return finish(parts, data, (candidate.source, options.seed), _check)
 
     return _finished(parts, draft, options, data, drawn, written)
 
 
-def seal_task(fields: Mapping[str, Any], options: ImportOptions, data: Path) -> tuple[dict[str, Any], list[str]]:
+def seal_task(fields: dict[str, object], options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
     """(the complete record of a task whose folder below `data` is in its final form, what to tell about it).
 
     `fields` are those that its author wrote; the folder does not change. Rejected where the task is not sound.
     """
     try:
-        check_written(dict(fields))
-        for name, where in (("name", fields), ("dir", fields.get("data", {}))):
-            if name not in where:
-                raise Rejected(f'there is no "{name if name == "name" else "data.dir"}"')
-        folder = task_folder(data, {"metric": {}, **fields})
+        told = written_task(fields)
+        if "name" not in told:
+            raise Rejected('there is no "name"')
+        if "dir" not in told.get("data", WrittenData()):
+            raise Rejected('there is no "data.dir"')
+        folder = task_folder(data, cast(Task, {"metric": {}, **fields}))
     except RecordError as error:
         raise Rejected(str(error)) from None
-    parts = folder_parts(fields, folder)
+    parts = folder_parts(told, folder)
 
-    def written(parts: Parts) -> dict[str, Any]:
+    def written(parts: Parts) -> Task:
         identity = (parts.provenance["source"],)
-        record = record_of(parts, identity, fields.get("id", ""), fields["data"]["dir"])
-        return {**record, "lineage": fields.get("lineage", [])}
+        record = record_of(parts, identity, told.get("id", ""), told["data"]["dir"])
+        return {**record, "lineage": told.get("lineage", [])}
 
     seed = derive_seed(options.seed, str(parts.provenance["source"]))
     return _finished(parts, None, options, data, seed, written)
@@ -103,8 +105,8 @@ def _finished(
     options: ImportOptions,
     data: Path,
     seed: int,
-    written: Callable[[Parts], dict[str, Any]],
-) -> tuple[dict[str, Any], list[str]]:
+    written: Callable[[Parts], Task],
+) -> tuple[Task, list[str]]:
     """(the record that `written` makes of the parts, what to tell about them) after all checks, with thresholds."""
     strict = parts.provenance["graded_by"] == "author"
     _check(parts.grading)
@@ -126,7 +128,7 @@ def _finished(
     return task, notes
 
 
-def _check(record: Mapping[str, Any]) -> None:
+def _check(record: Grading) -> None:
     try:
         check_task(record)
     except RecordError as error:
@@ -152,7 +154,7 @@ def _tried(parts: Parts, strict: bool) -> Parts:
     given = parts.grading
     answers = parts.private[given["answers"]]
     if "file" in given["metric"]:
-        found = {"perfect_submission": "not tried: the metric is code"}
+        found: dict[str, float | str] = {"perfect_submission": "not tried: the metric is code"}
     elif size(answers) > MOST_SANITY_BYTES:
         found = {"perfect_submission": f"not tried: the answers have {size(answers)} bytes"}
     else:
@@ -166,9 +168,9 @@ def _tried(parts: Parts, strict: bool) -> Parts:
     return replace(parts, provenance={**parts.provenance, "sanity": sanity})
 
 
-def _scores(parts: Parts, answers: bytes) -> dict[str, Any]:
+def _scores(parts: Parts, answers: bytes) -> dict[str, float | str]:
     given = parts.grading
-    found: dict[str, Any] = {"perfect_submission": "not tried: answers and predictions differ in form"}
+    found: dict[str, float | str] = {"perfect_submission": "not tried: answers and predictions differ in form"}
     perfect = perfect_submission(given, parts.private[given["answers"]])
     if metrics.find(given["metric"]["name"]).best is None:  # it may have no value for a submission without an error
         found["perfect_submission"] = "not tried: what it would score depends on the answers"
@@ -187,7 +189,7 @@ def _scores(parts: Parts, answers: bytes) -> dict[str, Any]:
     return found
 
 
-def _require_sound(given: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def _require_sound(given: Grading, found: dict[str, float | str]) -> None:
     """Rejected unless the answers score as perfect and reach gold, and the sample submission is valid."""
     metric = metrics.find(given["metric"]["name"])
     score, sample = found["perfect_submission"], found.get("sample_submission")
@@ -196,14 +198,14 @@ def _require_sound(given: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             f"the answers as a submission score {score:g}, a perfect {metric.name} is {metric.best:g}: "
             "do submission, answer_parse and metric.params describe the answers?"
         )
-    gold = given.get("thresholds", {}).get("gold", score)
-    if isinstance(score, float) and (gold < score if metric.lower_is_better else gold > score):
+    gold = given["thresholds"]["gold"] if "thresholds" in given else None
+    if isinstance(score, float) and gold is not None and (gold < score if metric.lower_is_better else gold > score):
         raise Rejected(f"thresholds.gold is {gold:g}, out of reach: the answers themselves score {score:g}")
     if isinstance(sample, str):
         raise Rejected(f"the sample submission is {sample}")
 
 
-def perfect_submission(given: Mapping[str, Any], answers: Content) -> bytes | None:
+def perfect_submission(given: Grading, answers: Content) -> bytes | None:
     """The submission that hands in the answers as the grader compares them, None where the two look different."""
     submission = given["submission"]
     theirs = given.get("answer_target", submission["target"])
@@ -266,7 +268,12 @@ def _with_thresholds(
         if len(draft.test_ids) < FEWEST_RATED:
             raise Rejected(f"only {len(draft.test_ids)} rows are to be predicted")
         baselines, thresholds, trained_with = rate(draft, seed, lower)
-        rated = replace(parts, grading={**given, "thresholds": thresholds}, provenance={"baselines": baselines})
+        origin: Origin = {
+            "source": parts.provenance["source"],
+            "seed": parts.provenance["seed"],
+            "baselines": baselines,
+        }
+        rated = replace(parts, grading={**given, "thresholds": thresholds}, provenance=origin)
         checks = require(
             rated.case(partial(score_bytes, draft.grading, draft.answers)),
             ("thresholds_ordered", "gold_reachable", "learnable"),
@@ -274,7 +281,7 @@ def _with_thresholds(
     except (Rejected, ValueError) as error:
         reason = error.reason if isinstance(error, Rejected) else f"baselines failed: {str(error).splitlines()[0]}"
         return parts, [f"no thresholds: no medals ({reason})"]
-    provenance = dict(parts.provenance)
+    provenance = parts.provenance.copy()
     provenance["baselines"], provenance["trained_with"] = baselines, trained_with
     provenance["sanity"] = {**provenance["sanity"], **checks}
     told = ["thresholds come from baselines, no leaderboard was found"] if "benchmark" in provenance else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ... import prompts
+from ..record import AttemptNote, Cost
 from ..table import Rejected
 
 Found = TypeVar("Found")
@@ -79,7 +80,7 @@ class Talk:
 
     ask: Ask
     task: str
-    attempts: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[AttemptNote] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
 
     def until(self, role: str, prompt: str, read: Callable[[str], Found], most: int) -> Found:
@@ -120,14 +121,14 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most // 4].rstrip()} [...] {text[-(most - most // 4) :].lstrip()}"
 
 
-def costs_by_role(answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+def costs_by_role(answers: Sequence[Answer]) -> dict[str, Cost]:
     """cost_of by the role of the answers, in the order in which the roles were first asked."""
     roles = dict.fromkeys(answer.role for answer in answers)
     return {role: cost_of([answer for answer in answers if answer.role == role]) for role in roles}
 
 
-def cost_of(answers: Sequence[Answer]) -> dict[str, Any]:
-    """{calls, prompt_tokens, completion_tokens, usd}; a sum is null where one of its parts is not known."""
+def cost_of(answers: Sequence[Answer]) -> Cost:
+    """The sums over the answers."""
 
     def total(values: list[Any]) -> Any:
         return None if None in values else sum(values)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...grading import RunCode, score_bytes
 from ...grading.code import box
+from ...records.task import Task
 from ..make import STAGES, Dropped, Made, NoTask
 from ..soundness import Case, Trial, Trials, examine, failures
 from ..table import Rejected
@@ -38,7 +38,7 @@ class LlmTasks:
         files: dict[str, bytes] = {}  # empty until the checks begin
         trials: list[Trial] = []
 
-        def check(record: Mapping[str, Any], content: Mapping[str, bytes]) -> None:
+        def check(record: Task, content: Mapping[str, bytes]) -> None:
             files.update(content)
             with box() as folder:
                 outcomes = examine(self._case(record, files, folder, trials))
@@ -54,7 +54,7 @@ class LlmTasks:
         rows = sum(public[f"{name}.csv"].count(b"\n") - 1 for name in ("train", "test"))
         return Made(record, [], trials[-1] if trials else None, rows, sum(map(len, public.values())))
 
-    def _case(self, record: Mapping[str, Any], files: Mapping[str, bytes], folder: Path, trials: list[Trial]) -> Case:
+    def _case(self, record: Task, files: Mapping[str, bytes], folder: Path, trials: list[Trial]) -> Case:
         """The input of the checks; a metric that is code has its files in `folder`. The trial is added to `trials`."""
         score: Callable[[bytes], float] = partial(score_bytes, record, files[record["answers"]])
         if "file" in record["metric"]:

@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from ...records.csv_files import CsvError, read_rows
 from ...records.jsonl import loads
+from ...records.task import Grading, Thresholds
 from ..table import csv_bytes
-from ..thresholds import NAMES, ordered
+from ..thresholds import NAMES, Threshold, ordered
 from .asking import Faulty
 from .replies import finite
 from .specification import COLUMN, MOST_LABELS, Specification, submission_of
@@ -70,7 +71,7 @@ class Environment:
 
     sheets: dict[str, Sheet]
     labels: list[str]
-    thresholds: dict[str, float]
+    thresholds: Thresholds
     files: dict[str, bytes]
 
     @property
@@ -82,7 +83,7 @@ class Environment:
         """By name below public/."""
         return {name: content for name, content in self.files.items() if name not in SECRET}
 
-    def grading(self, wanted: Specification) -> dict[str, Any]:
+    def grading(self, wanted: Specification) -> Grading:
         """The record's submission, metric, answers and thresholds, for a metric that has a name."""
         return {
             "submission": submission_of(wanted.form, wanted.key, wanted.targets, self.labels, self.answers.rows),
@@ -261,17 +262,18 @@ def _assets(files: Mapping[str, bytes], tables: list[Sheet], wanted: Specificati
                 raise Faulty(f"column {column} names {lost[:200]!r}, which the script did not write")
 
 
-def _thresholds(content: bytes, wanted: Specification) -> dict[str, float]:
+def _thresholds(content: bytes, wanted: Specification) -> Thresholds:
     try:
         value = loads(content)
     except ValueError as error:
         raise Faulty(f"{THRESHOLDS} is not JSON: {error}") from None
-    found = {}
+    numbers: dict[Threshold, float] = {}
     for name in NAMES:
         number = finite(value.get(f"{name}_threshold")) if isinstance(value, dict) else None
         if number is None:
             raise Faulty(f"{THRESHOLDS} has no number {name}_threshold")
-        found[name] = round(number, _DECIMALS)
+        numbers[name] = round(number, _DECIMALS)
+    found = cast(Thresholds, numbers)
     sign = -1 if wanted.lower_is_better else 1
     below = found["median"] - sign  # whatever is worse than the median: the dummy has no score yet
     if not ordered(below, found, wanted.lower_is_better):

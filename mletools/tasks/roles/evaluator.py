@@ -102,7 +102,7 @@ class _Trial:
     wanted: Specification
     run_script: RunScript
 
-    def said(self, name: str, submission: bytes, seed: int) -> Mapping[str, Any]:
+    def said(self, name: str, submission: bytes, seed: int) -> Mapping[str, object]:
         """The JSON object that the script prints about a submission."""
         inputs = {
             SCRIPT: self.script.encode(),
@@ -145,7 +145,7 @@ class _Trial:
             )
 
 
-def _number(said: Mapping[str, Any], key: str, name: str) -> float:
+def _number(said: Mapping[str, object], key: str, name: str) -> float:
     value = finite(said.get(key))
     if value is None:
         raise Faulty(f"on {name} the evaluator prints no number {key}")

@@ -6,12 +6,11 @@ common (`examine`).
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...records.ids import derive_seed
-from ...records.task import Task
+from ...records.task import Grading, MetricSpec, Task
 from ..folder import Content, read
-from ..record import Parts, finish
+from ..record import Origin, Parts, finish
 from ..table import Rejected, generator
 from .asking import Ask, Faulty, RunScript, Talk, cost_of, costs_by_role
 from .developer import Developed, develop
@@ -24,7 +23,7 @@ from .strategist import mutations, scenarios, specification, structural_dna
 from .writer import write_page
 
 # Sees the record, still without its lineage, and all files by name below the task's folder. Raises Rejected.
-Examine = Callable[[Mapping[str, Any], Mapping[str, bytes]], None]
+Examine = Callable[[Task, Mapping[str, bytes]], None]
 
 
 def make_llm_task(
@@ -36,7 +35,7 @@ def make_llm_task(
     ask: Ask,
     run_script: RunScript,
     examine: Examine | None = None,
-) -> dict[str, Any]:
+) -> Task:
     """The record of task `index`, made in the likeness of a seed task; its folder is written below `data`.
 
     `seed_files` are the seed's public files by name. The lineage is empty. Rejected where a role used up its attempts or `examine` finds
@@ -60,7 +59,7 @@ def make_llm_task(
         page = write_page(own, wanted, made.environment, seed_task)
     except Faulty as fault:
         raise Rejected(str(fault)) from None
-    provenance = {
+    provenance: Origin = {
         "source": "llm",
         "seed": seed,
         "index": index,
@@ -100,17 +99,21 @@ def make_llm_task(
         provenance=provenance,
     )
 
-    def check(record: Mapping[str, Any]) -> None:
+    def check(record: Task) -> None:
         if examine is not None:
             examine(record, {name: read(content) for name, content in parts.files.items()})
 
     return finish(parts, data, ("llm", seed_task["id"], index, seed), check)
 
 
-def _grading(wanted: Specification, made: Developed) -> dict[str, Any]:
+def _grading(wanted: Specification, made: Developed) -> Grading:
     """The record's submission, metric, answers and thresholds; a metric that has no name is the evaluator's script."""
     grading = made.environment.grading(wanted)
     if wanted.metric == CUSTOM:
-        code = {"file": f"private/{EVALUATOR}", "style": "script", "lower_is_better": wanted.lower_is_better}
+        code: MetricSpec = {
+            "file": f"private/{EVALUATOR}",
+            "style": "script",
+            "lower_is_better": wanted.lower_is_better,
+        }
         grading = {**grading, "metric": code}
     return grading

@@ -5,12 +5,14 @@ Not covered: the roles and their checks (make), opening models and sandboxes (ro
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from ...grading import check_task
 from ...grading.code import box
 from ...records.errors import RecordError
+from ...records.task import Task
 from ...sandbox import Limits, Sandbox
+from ..record import Origin
 from ..table import Rejected
 from .asking import ScriptRun
 from .make import Examine
@@ -42,10 +44,10 @@ class LlmMaker:
     """
 
     seeds: list[Seed]
-    make: Callable[..., dict[str, Any]]
+    make: Callable[..., Task]
     examine: Examine | None = None
 
-    def __call__(self, place: tuple[str, int]) -> tuple[dict[str, Any], list[str]]:
+    def __call__(self, place: tuple[str, int]) -> tuple[Task, list[str]]:
         """(the record of a (source, index) pair, the errors of failed attempts at its parts). The seeds take turns.
 
         Rejected if the task cannot be made, ToolError if no further task can be made.
@@ -53,12 +55,12 @@ class LlmMaker:
         _, index = place
         seed = self.seeds[index % len(self.seeds)]
         record = self.make(seed.task, seed.files, index, examine=self._checked)
-        attempts = record["provenance"]["attempts"]
+        attempts = cast(Origin, record["provenance"])["attempts"]
         return record, [
             f"{attempt['role']}: {attempt['error']}" for attempt in attempts if attempt["error"] is not None
         ]
 
-    def _checked(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    def _checked(self, record: Task, files: Mapping[str, bytes]) -> None:
         try:
             check_task(record)
         except RecordError as error:

@@ -7,7 +7,6 @@ and whether data can be made that way, which the ML developer finds out.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...grading import metrics
 from ...records.jsonl import dumps
@@ -68,7 +67,7 @@ class Specification:
     metric_title: str
     metric_definition: str
     lower_is_better: bool
-    told: dict[str, Any]
+    told: dict[str, object]
 
     @property
     def test_rows(self) -> int:
@@ -84,7 +83,7 @@ class Specification:
         return "lower is better" if self.lower_is_better else "higher is better"
 
 
-def read_specification(value: Mapping[str, Any], rows: int) -> Specification:
+def read_specification(value: Mapping[str, object], rows: int) -> Specification:
     """The specification in the strategist's JSON. Faulty says what is missing or wrong."""
     if value.get("n_samples") != rows:
         raise Faulty(f"n_samples must be {rows}, as given")
@@ -119,7 +118,7 @@ def read_specification(value: Mapping[str, Any], rows: int) -> Specification:
     )  # fmt: skip
 
 
-def text_at(value: Mapping[str, Any], name: str, most: int) -> str:
+def text_at(value: Mapping[str, object], name: str, most: int) -> str:
     """The text of that name. Faulty where it is missing, empty or longer than `most` characters."""
     found = value.get(name)
     if not isinstance(found, str) or not found.strip():
@@ -129,7 +128,7 @@ def text_at(value: Mapping[str, Any], name: str, most: int) -> str:
     return found.strip()
 
 
-def object_at(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def object_at(value: Mapping[str, object], name: str) -> Mapping[str, object]:
     """The object of that name. Faulty where there is none."""
     found = value.get(name)
     if not isinstance(found, Mapping):
@@ -137,7 +136,7 @@ def object_at(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found
 
 
-def _features(value: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _features(value: Mapping[str, object]) -> dict[str, dict[str, str]]:
     given = object_at(value, "feature_mapping")
     if not 1 <= len(given) <= 40:
         raise Faulty("feature_mapping must name 1 to 40 features")
@@ -153,7 +152,7 @@ def _features(value: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _targets(value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _targets(value: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """(target columns, labels); labels only of a target that stands alone and lists them."""
     given = value.get("target")
     entries = [given] if isinstance(given, Mapping) else given
@@ -173,7 +172,7 @@ def _targets(value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return names, words if len(entries) == 1 else []
 
 
-def _metric(value: Mapping[str, Any]) -> tuple[str, str, str, str, bool]:
+def _metric(value: Mapping[str, object]) -> tuple[str, str, str, str, bool]:
     """(name, form of a cell, title, definition in words, whether lower is better)."""
     given = object_at(value, "metric")
     name, lower = text_at(given, "name", 60), value.get("lower_is_better")

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any
 
 from ... import prompts
 from ...records.csv_files import CsvError, read_rows
@@ -34,13 +33,13 @@ MOST_TABLES = 6
 MOST_COLUMNS = 40
 
 
-def structural_dna(talk: Talk, seed_task: Task, seed_files: Mapping[str, Content]) -> dict[str, Any]:
+def structural_dna(talk: Talk, seed_task: Task, seed_files: Mapping[str, Content]) -> dict[str, object]:
     """The seed's structure without its story."""
     prompt = prompts.render("task-dna", seed=outline(seed_task, seed_files), modalities=", ".join(MODALITIES))
     story = _story(seed_task)
 
-    def read(reply: str) -> dict[str, Any]:
-        value: dict[str, Any] = json_of(reply, dict)
+    def read(reply: str) -> dict[str, object]:
+        value: dict[str, object] = json_of(reply, dict)
         lacking = [key for key in DNA_KEYS if value.get(key) in (None, "", [], {})]  # false is an answer
         if lacking:
             raise Faulty(f"the DNA says nothing of {', '.join(lacking)}")
@@ -67,7 +66,7 @@ def _story(seed_task: Task) -> set[str]:
     return {name for name in names if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)}
 
 
-def scenarios(talk: Talk, dna: Mapping[str, Any]) -> list[dict[str, str]]:
+def scenarios(talk: Talk, dna: Mapping[str, object]) -> list[dict[str, str]]:
     """SCENARIOS different industries that could give data of this structure: {"domain", "scenario", "justification"}."""
     prompt = prompts.render("task-scenarios", dna=dumps(dna), number=str(SCENARIOS))
 
@@ -84,11 +83,11 @@ def scenarios(talk: Talk, dna: Mapping[str, Any]) -> list[dict[str, str]]:
     return talk.until("strategist.scenarios", prompt, read, ATTEMPTS)
 
 
-def mutations(talk: Talk, dna: Mapping[str, Any], scenario: Mapping[str, str]) -> list[dict[str, Any]]:
+def mutations(talk: Talk, dna: Mapping[str, object], scenario: Mapping[str, str]) -> list[dict[str, object]]:
     """MUTATIONS that make the task harder: objects with a "type" each."""
     prompt = prompts.render("task-mutations", dna=dumps(dna), scenario=dumps(scenario), number=str(MUTATIONS))
 
-    def read(reply: str) -> list[dict[str, Any]]:
+    def read(reply: str) -> list[dict[str, object]]:
         value = json_of(reply, list)
         if len(value) != MUTATIONS or not all(isinstance(entry, Mapping) for entry in value):
             raise Faulty(f"the list must hold {MUTATIONS} objects with a type and its settings")
@@ -103,9 +102,9 @@ def mutations(talk: Talk, dna: Mapping[str, Any], scenario: Mapping[str, str]) -
 
 def specification(
     talk: Talk,
-    dna: Mapping[str, Any],
+    dna: Mapping[str, object],
     scenario: Mapping[str, str],
-    mutated: list[dict[str, Any]],
+    mutated: list[dict[str, object]],
     rows: int,
 ) -> Specification:
     """What is to be made, concretely, of `rows` samples."""

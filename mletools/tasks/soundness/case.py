@@ -6,12 +6,20 @@ Not covered: how a score comes about and where a solution runs, which are argume
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...records.errors import RecordError, ToolError
+from ...records.task import Grading, Provenance, Task
 from ..folder import Content, content_digest, private_files
 from ..table import Rejected
 from ..tree import files_below, spelled_out
+
+
+class Checked(Grading):
+    """What the checks read of a task's record."""
+
+    description: str
+    provenance: Provenance
 
 
 class Skipped(Exception):
@@ -32,13 +40,13 @@ class Trial:
 class Trials(Protocol):
     """Runs standard solutions in a sandbox; see tasks.trials."""
 
-    def can_solve(self, task: Mapping[str, Any]) -> bool:
+    def can_solve(self, task: Task) -> bool:
         """Whether there is a standard solution for a task."""
         ...
 
     def __call__(
         self,
-        task: Mapping[str, Any],
+        task: Task,
         public: Mapping[str, bytes],
         answers: bytes,
         score: Callable[[bytes], float] | None = None,
@@ -55,13 +63,13 @@ class Case:
     submission's bytes, ValueError where it has none. `trial` runs a standard solution in a sandbox, None: not tried.
     """
 
-    task: Mapping[str, Any]
+    task: Checked
     files: Mapping[str, Content]
     score: Callable[[bytes], float]
     trial: Callable[[], Trial] | None = None
 
 
-def read_case(task: Mapping[str, Any], data: Path, score: Callable[[bytes], float]) -> Case:
+def read_case(task: Task, data: Path, score: Callable[[bytes], float]) -> Case:
     """The case of a task whose folder lies below `data`; links that lead out of the folder are not followed.
 
     RecordError when a file is missing, or the folder is not the recorded one.
@@ -77,8 +85,11 @@ def read_case(task: Mapping[str, Any], data: Path, score: Callable[[bytes], floa
         missing = [name for name in (*public, *graded) if name not in files]
         if missing:
             raise RecordError(f"{folder / missing[0]}: no such file; {advice}")
-        for key, names in (("digest", [*public, task["answers"]]), ("private_digest", graded)):
-            if content_digest({name: files[name] for name in names}) != task["data"][key]:
+        for key, digest, names in (
+            ("digest", task["data"]["digest"], [*public, task["answers"]]),
+            ("private_digest", task["data"]["private_digest"], graded),
+        ):
+            if content_digest({name: files[name] for name in names}) != digest:
                 raise RecordError(
                     f"{folder}: the files are not those of the task record (data.{key} differs); {advice}"
                 )

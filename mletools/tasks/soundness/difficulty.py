@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from ...records.errors import RecordError
+from ...records.task import Thresholds
 from ..thresholds import NAMES, ordered
 from .case import Skipped
 from .view import View
@@ -162,10 +163,10 @@ def _has_thresholds(view: View) -> bool:
     return bool(view.task.get("thresholds"))
 
 
-def _thresholds(view: View) -> dict[str, float]:
+def _thresholds(view: View) -> Thresholds:
     if not _has_thresholds(view):
         raise Skipped("the record has neither thresholds nor a leaderboard")
-    return dict(view.task["thresholds"])
+    return view.task["thresholds"]
 
 
 def _baselines(view: View) -> dict[str, float]:

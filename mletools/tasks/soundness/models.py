@@ -4,7 +4,7 @@ Not covered: targets that are lists, masks or texts, and rows without columns.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...records.csv_files import read_rows
 from ..baselines import MOST_LEVELS, MOST_TRAINED_ON, numeric, one_thread, scaled
@@ -14,6 +14,10 @@ from ..table import csv_bytes, shortest
 from .case import Skipped
 from .targets import number
 from .view import View
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MOST_COLUMNS = 200
 
@@ -93,7 +97,7 @@ def _coded(cells: list[str], labels: list[str]) -> Any:
     return np.array([[place.get(cell, np.nan)] for cell in cells])
 
 
-def predictions(table: Arrays) -> dict[str, Any]:
+def predictions(table: Arrays) -> "dict[str, NDArray[np.float64]]":
     """Of a linear model and of a forest: class probabilities (test rows, labels), or numbers (test rows, targets)."""
     with one_thread():
         return {f"a {name} model": predict(name, table.data) for name in ("linear", "forest")}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...records.task import Provenance
 from .view import View
 
 # Shorter parts of a rule, such as a column's name, are no secret.
@@ -84,7 +85,7 @@ def _hidden(view: View, text: str) -> Iterator[str]:
         yield "private/"
 
 
-def told_terms(provenance: Mapping[str, Any], text: str) -> list[str]:
+def told_terms(provenance: Provenance, text: str) -> list[str]:
     """The terms of a hidden rule that a text tells, by words and not by spaces or capitals.
 
     The rule is a text whose terms are joined by " + ", or a list of texts or of objects that hold texts.

@@ -6,15 +6,19 @@ Not covered: tables in other formats than CSV and TSV (plain or gzipped), and se
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...records.csv_files import CsvError, delimiter_of, read_rows
 from ..folder import Content, read
 from .case import Case
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Columns = dict[str, list[str]]
 MOST_ROWS = 200_000
@@ -40,7 +44,7 @@ class View:
     def __init__(self, case: Case):
         self.case = case
         self.task = case.task
-        self.spec: Mapping[str, Any] = case.task["submission"]
+        self.spec = case.task["submission"]
         self.ids: list[str] = self.spec["id"]
         self.public = {
             name.removeprefix("public/"): content
@@ -133,7 +137,7 @@ class View:
         return [self.item_column] if self.item_column else self.ids
 
     @cached_property
-    def chosen(self) -> dict[str, Any]:
+    def chosen(self) -> "dict[str, NDArray[np.int_]]":
         """The row numbers of "train" and "test" that are compared, in order."""
         import numpy as np
 

@@ -8,12 +8,11 @@ but for those that another view of the task has in its train.csv.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from ...records.errors import RecordError
+from ...records.places import GRADED_WITH
 from ...records.task import Task
 from ..folder import data_digest, private_digest, private_files, write_folder
 from ..table import Rejected
@@ -46,7 +45,7 @@ class View:
 
     public: Path
     folder: Path
-    task: dict[str, Any]
+    task: Task
     rows: int
     validation_ids: Ids
     validation_rows: int
@@ -69,7 +68,7 @@ class View:
         return times * (self.validation_rows + self.test_rows)
 
 
-def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, part: str = "") -> View:
+def validation_view(task: Task, data: Path, fraction: float = 0.2, part: str = "") -> View:
     """The view of `task`, whose folder lies below `data`, with about `fraction` of its training rows or groups held out.
 
     Which ones depends on the task's id and on `part` alone. A part with a name, in small letters, holds out as many of
@@ -85,7 +84,7 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     origin = data / task["data"]["dir"]
     try:
         public = spelled_out(origin / "public", task["data"]["public"])
-        made = made_of(cast(Task, task), origin, public, fraction, part)
+        made = made_of(task, origin, public, fraction, part)
         shown = sorted({*public, *made.public} - made.gone)
         kept = [name for name in private_files(task) if name not in _left_out(task)]
         files = {
@@ -102,8 +101,10 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
             f"task {task['id']}: {error.filename}: {error.strerror}; is --data the folder that the task was written to?"
         ) from None
     folder = data / place
-    record = {key: value for key, value in task.items() if key not in ("leaderboard", "public_leaderboard")}
-    record |= {"answers": ANSWERS, "submission": {**task["submission"], "rows": made.rows}}
+    record = task.copy()
+    record.pop("leaderboard", None)
+    record.pop("public_leaderboard", None)
+    record["answers"], record["submission"] = ANSWERS, {**task["submission"], "rows": made.rows}
     record["data"] = {
         "dir": place,
         "public": listed(shown) if made.gone else list(task["data"]["public"]),
@@ -114,7 +115,7 @@ def validation_view(task: Mapping[str, Any], data: Path, fraction: float = 0.2, 
     return View(folder / "public", folder, record, made.rows, ids_of(ours), len(ours), ids_of(theirs), len(theirs))
 
 
-def validation_problem(task: Mapping[str, Any], data: Path) -> str | None:
+def validation_problem(task: Task, data: Path) -> str | None:
     """Why the task has no validation view, without writing one; None: it has one, or is too large to be tried here."""
     origin = data / task["data"]["dir"]
     public = spelled_out(origin / "public", task["data"]["public"])
@@ -122,15 +123,15 @@ def validation_problem(task: Mapping[str, Any], data: Path) -> str | None:
     if sum((origin / "public" / name).stat().st_size for name in read) > MOST_TRIED:
         return None
     try:
-        made_of(cast(Task, task), origin, public, 0.2)
+        made_of(task, origin, public, 0.2)
     except Rejected as rejected:
         return rejected.reason
     return None
 
 
-def _left_out(task: Mapping[str, Any]) -> set[str]:
+def _left_out(task: Task) -> set[str]:
     """The private files that a view has not: the answers to the test set and the leaderboards."""
-    return {task[key] for key in ("answers", "leaderboard", "public_leaderboard") if key in task}
+    return {task[key] for key in GRADED_WITH if key in task}
 
 
 __all__ = ["NoValidation", "View", "validation_problem", "validation_view"]

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ...records.task import Task
+from ...records.task import MetricSpec, Task
 from ..folder import Content
 from ..table import Rejected, csv_bytes
 from .answers import Truth, truth_of
@@ -124,7 +123,7 @@ def _free(task: Task, units: Rows, truth: Truth, foreign: Sequence[Key]) -> Rows
     return free
 
 
-def _whole_groups(metric: Mapping[str, Any], free: Rows, train: Table) -> Rows:
+def _whole_groups(metric: MetricSpec, free: Rows, train: Table) -> Rows:
     """The units joined to the groups that the metric compares rows within; a group with rows that stay is left out."""
     group = metric.get("group") or next((rule["of"] for rule in metric.get("where", []) if "of" in rule), None)
     name = group["column"] if isinstance(group, Mapping) else group
