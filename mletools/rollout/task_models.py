@@ -11,20 +11,33 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from ..models import Model
 from ..models.prices import Price
 from ..records.errors import RecordError, ToolError
 from ..records.ids import bytes_digest, canonical, derive_seed
+from ..records.rollout import Message
 from ..sandbox import Limits, Setup, open_sandbox
 from ..tasks.options import JOURNAL, ROLES, LlmOptions, TaskRole
 from ..tasks.roles import Answer, Examine, Journal, make_llm_task, read_seeds
+from ..tasks.roles.journal import Entry
 from ..tasks.roles.maker import LlmMaker, ScriptBox
 from ..tasks.table import Rejected
 from .metered_model import MeteredModel
 
 LIMITS = Limits(wall_s=120.0, memory_mb=2048, disk_mb=256, output_kb=256, submission_mb=32)
+
+
+class Question(TypedDict):
+    """What a model is asked, and how; its digest finds the reply in the journal."""
+
+    model: str
+    seed: int
+    temperature: float
+    max_tokens: int
+    messages: list[Message]
+    top_p: NotRequired[float]
 
 
 class Asker:
@@ -35,22 +48,33 @@ class Asker:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}  # by the question's digest
 
-    def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> Answer:
+    def __call__(self, role: str, task: str, attempt: int, messages: list[Message]) -> Answer:
         name, model = self._models[role.partition(".")[0]]
-        question = {
+        assert model.max_tokens is not None  # _models
+        question: Question = {
             "model": name,
             "seed": derive_seed(self._seed, role, task, attempt),
             "temperature": 1.0 if model.temperature is None else model.temperature,
             "max_tokens": model.max_tokens,
             "messages": messages,
-            **({} if model.top_p is None else {"top_p": model.top_p}),
         }
+        if model.top_p is not None:
+            question["top_p"] = model.top_p
         digest = bytes_digest(canonical(question).encode("utf-8", "replace"))
-        keys = {"role": role, "task": task, "attempt": attempt, "digest": digest}
+        entry: Entry = {
+            "role": role,
+            "task": task,
+            "attempt": attempt,
+            "digest": digest,
+            "model": name,
+            "reply": None,
+            "error": None,
+        }
         with self._guard:
             lock = self._locks.setdefault(digest, threading.Lock())
         with lock:  # tasks of one seed start with the same question: the second waits for the reply
-            entry = self._journal.find(digest) or self._pay(model, question, keys)
+            entry = self._journal.find(digest) or self._pay(model, question, entry)
+        assert entry["reply"] is not None
         return Answer(
             entry["reply"],
             cut=entry["finish_reason"] == "length",
@@ -59,24 +83,23 @@ class Asker:
             usd=entry["usd"],
         )
 
-    def _pay(self, model: MeteredModel, question: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
-        """Ask a question; returns its entry in the journal."""
-        entry: dict[str, Any] = {**keys, "model": question["model"], "reply": None, "error": None}
+    def _pay(self, model: MeteredModel, question: Question, entry: Entry) -> Entry:
+        """Ask a question; returns its entry in the journal, completed."""
         started = time.perf_counter()
         try:
-            reply: Any = model.ask(keys["role"], question["messages"], question["seed"], None, question["max_tokens"])
-            refused = reply.get("refused")
+            reply = model.ask(entry["role"], question["messages"], question["seed"], None, question["max_tokens"])
         except RecordError as error:
-            refused = str(error)
+            reply = {"refused": str(error)}
         except ToolError as error:
             self._journal.append({**entry, "seconds": _since(started), "error": str(error)})
             raise
-        if refused is not None:
-            self._journal.append({**entry, "seconds": _since(started), "error": refused})
-            raise Rejected(f"{keys['role']}: the server refuses the question: {refused}")
-        counted = {name: reply[name] for name in ("finish_reason", "prompt_tokens", "completion_tokens", "seconds")}
-        usd = None if reply["usd"] is None else round(reply["usd"], 9)
-        entry.update(counted, reply=reply["text"].encode("utf-8", "replace").decode(), usd=usd)
+        if "refused" in reply:
+            self._journal.append({**entry, "seconds": _since(started), "error": reply["refused"]})
+            raise Rejected(f"{entry['role']}: the server refuses the question: {reply['refused']}")
+        entry["finish_reason"], entry["prompt_tokens"] = reply["finish_reason"], reply["prompt_tokens"]
+        entry["completion_tokens"], entry["seconds"] = reply["completion_tokens"], reply["seconds"]
+        entry["reply"] = reply["text"].encode("utf-8", "replace").decode()
+        entry["usd"] = None if reply["usd"] is None else round(reply["usd"], 9)
         self._journal.append(entry)
         return entry
 

@@ -132,7 +132,7 @@ class _Attempt:
         self.derived = derive_seed(seed, source, index, attempt)
         self.stage = STAGES[0]
         self.trial: Trial | None = None
-        self.drawn: dict[str, Any] = {}
+        self.drawn: Mapping[str, object] = {}
         self.samples = self.size = 0
 
     def record(self) -> Task:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ... import prompts
+from ...records.rollout import Message
 from ..record import AttemptNote, Cost
 from ..table import Rejected
 
@@ -51,7 +52,7 @@ class Ask(Protocol):
     ToolError where no reply can be had, Rejected where the server refuses this very question.
     """
 
-    def __call__(self, role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> str: ...
+    def __call__(self, role: str, task: str, attempt: int, messages: list[Message]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Talk:
 
     def until(self, role: str, prompt: str, read: Callable[[str], Found], most: int) -> Found:
         """What `read` makes of the first reply that it does not find Faulty. Rejected after `most` attempts."""
-        question = {"role": "user", "content": prompt}
+        question: Message = {"role": "user", "content": prompt}
         messages = [question]
         recorded = ""
         for attempt in range(1, most + 1):

@@ -8,11 +8,28 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 from ...records.errors import ToolError
 from ...records.jsonl import dumps, loads, read_lines
 from ...records.output import lock
+
+
+class Entry(TypedDict):
+    """A question by its digest, and the reply; where there is none, the error."""
+
+    role: str
+    task: str
+    attempt: int
+    digest: str
+    model: str
+    reply: str | None
+    error: str | None
+    finish_reason: NotRequired[str]
+    prompt_tokens: NotRequired[int | None]
+    completion_tokens: NotRequired[int | None]
+    seconds: NotRequired[float]
+    usd: NotRequired[float | None]
 
 
 class Journal:
@@ -23,7 +40,7 @@ class Journal:
 
     def __init__(self, path: Path):
         self.path = path
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, Entry] = {}
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +60,7 @@ class Journal:
             problem = entry.problem or (None if isinstance(entry.record.get("digest"), str) else 'no "digest"')
             if problem:
                 raise ToolError(f"{entry.place}: {problem}; repair the line or give another --journal")
-            self._keep(entry.record)
+            self._keep(cast(Entry, entry.record))
 
     def _mend(self) -> None:
         """End the last line of a run that was killed while it wrote: cut it, unless its line end alone is missing."""
@@ -61,15 +78,15 @@ class Journal:
             self._file.write(b"\n")
             self._file.flush()
 
-    def _keep(self, entry: dict[str, Any]) -> None:
+    def _keep(self, entry: Entry) -> None:
         if entry.get("reply") is not None:
             self._known.setdefault(entry["digest"], entry)
 
-    def find(self, digest: str) -> dict[str, Any] | None:
+    def find(self, digest: str) -> Entry | None:
         """The first entry with that digest and a reply."""
         return self._known.get(digest)
 
-    def append(self, entry: dict[str, Any]) -> None:
+    def append(self, entry: Entry) -> None:
         """Write an entry and wait until it is on disk. ToolError where the disk takes no more."""
         with self._lock:
             try:
