@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mletools.records.ids import content_id
+from mletools.base.ids import content_id
 
 GIVEN_UP = 0.5  # of the quickest program's seconds: what a text that is no program takes
 

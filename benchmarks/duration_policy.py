@@ -32,7 +32,7 @@ from typing import Any
 import duration_ways as ways
 from duration_family import Problem, prepare, problems, quickest, rollout
 
-from mletools.records.ids import derive_seed
+from mletools.base.ids import derive_seed
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

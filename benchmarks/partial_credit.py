@@ -35,8 +35,8 @@ from typing import Any
 
 from duration_family import command, read
 
+from mletools.base.ids import content_id, derive_seed
 from mletools.grading.rewards import partial_credit
-from mletools.records.ids import content_id, derive_seed
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -29,8 +29,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tabulate import tabulate
 
+from mletools.base.csv_files import read_columns
 from mletools.grading import score_bytes
-from mletools.records.csv_files import read_columns
 from mletools.tasks.draft import TaskDraft, draft_world
 from mletools.tasks.procedural.dna import MUTATIONS, SAMPLES
 from mletools.tasks.procedural.draw import begin, draw_world, scenarios

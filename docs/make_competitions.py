@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from mletools.records.jsonl import dumps
+from mletools.base.jsonl import dumps
 from mletools.tasks.importing.competitions import FILE
 
 PAGE = Path(__file__).parent / "competitions.md"

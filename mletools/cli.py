@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 import click
 
 from . import __version__
+from .base import workers
+from .base.errors import OptionError, ToolError
+from .base.jsonl import Line
+from .base.streams import identity, is_stream, open_missing
+from .base.visible import visible
 from .cli_options import COMMON, Folder, Option, OutputFile
-from .records import workers
-from .records.errors import OptionError, ToolError
-from .records.jsonl import Line
-from .records.streams import identity, is_stream, open_missing
-from .records.visible import visible
 from .run import DryRunEnds, Run
 
 __all__ = ["Command", "Line", "Option", "Run", "command"]

@@ -1,4 +1,4 @@
-"""Command-line options from declarations (records.options): click's options, and their values as a dataclass.
+"""Command-line options from declarations (base.options): click's options, and their values as a dataclass.
 
 `options` adds those of one dataclass to a command's body, which receives them as one argument. `Command.extended` makes
 the options that depend on the rest of the command line, such as a scaffold's.
@@ -15,15 +15,15 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from .records.options import Declaration, declarations, parsed
-from .records.streams import is_stream
+from .base.options import Declaration, declarations, parsed
+from .base.streams import is_stream
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 COMMON = "Common"
 
 
 class Option(click.Option):
-    """An option with its heading in the help. `machine`: see records.options."""
+    """An option with its heading in the help. `machine`: see base.options."""
 
     def __init__(self, names: Sequence[str], heading: str = "", machine: bool = False, **settings: Any):
         super().__init__(names, **settings)

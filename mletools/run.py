@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import __version__
-from .records import workers
-from .records.columns import terminal_columns
-from .records.errors import RecordError, ToolError
-from .records.jsonl import JsonObject, Line, dumps, read_files, reader_left, reads_terminal
-from .records.output import AnyRecord, Key, Output, Side, record_id, tear
+from .base import workers
+from .base.columns import terminal_columns
+from .base.errors import RecordError, ToolError
+from .base.jsonl import JsonObject, Line, dumps, read_files, reader_left, reads_terminal
+from .base.output import AnyRecord, Key, Output, Side, record_id, tear
+from .base.streams import is_stream, name_of, open_stream, shares_messages, writable
+from .base.visible import visible, visible_line
 from .records.rejects import reject_record
-from .records.streams import is_stream, name_of, open_stream, shares_messages, writable
-from .records.visible import visible, visible_line
 
 if TYPE_CHECKING:
+    from .base.progress import ProgressBar
     from .records.common import LineageEntry
-    from .records.progress import ProgressBar
     from .records.rollout import Rollout
     from .records.task import Task
     from .records.training import TrainStep
@@ -358,7 +358,7 @@ class Run:
         """Show a progress bar if standard error is a terminal; `total` is only called then."""
         if self.quiet or not sys.stderr.isatty() or self._bar is not None:
             return
-        from .records.progress import ProgressBar
+        from .base.progress import ProgressBar
 
         self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mletools.records.ids import bytes_digest
+from mletools.base.ids import bytes_digest
 from mletools.tasks.folder import private_digest
 
 ANSWERS = "id,y\n1,10\n2,20\n"

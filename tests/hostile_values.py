@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from mletools.base.errors import ToolError
+from mletools.base.jsonl import dumps, loads, read_lines
 from mletools.records import schema
-from mletools.records.errors import ToolError
-from mletools.records.jsonl import dumps, loads, read_lines
 
 NUMBERS = {
     "zero": "0", "minus one": "-1", "half": "0.5", "minus zero": "-0.0", "seven": "7", "a billion": "1000000000",

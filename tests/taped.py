@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from mletools.records.tape import Tape
+from mletools.base.tape import Tape
 from mletools.rollout.environment import TaskEnvironment
 
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack, closing
 import click
 
 from .. import cli
+from ..base.errors import OptionError, RecordError, ToolError
 from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
-from ..records.errors import OptionError, RecordError, ToolError
 from ..records.rollout import Rollout
 from ..reports.idea_types import Tally, ideator
 from ..reports.idea_types import per_model as columns

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import cli
+from ..base.errors import RecordError, ToolError
+from ..base.options import option
+from ..base.output import AnyRecord, Output
 from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
 from ..filters.draws import DrawOptions, Sample, part_of
@@ -15,9 +18,6 @@ from ..filters.overlap import KnownTasks, task_of
 from ..filters.state import StateFile
 from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
-from ..records.errors import RecordError, ToolError
-from ..records.options import option
-from ..records.output import AnyRecord, Output
 from ..records.rollout import Execution, Turn
 from ..tasks.code_metrics import CodeMetricOptions
 

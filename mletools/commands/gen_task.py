@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import cli
+from ..base.errors import ToolError
+from ..base.jsonl import dumps
 from ..cli_options import Option, click_option, options, value_of
 from ..records.common import Reject
-from ..records.errors import ToolError
-from ..records.jsonl import dumps
 from ..records.rejects import reject_record
 from ..tasks.options import LLM, LlmOptions, TaskOptions, TaskRole, read_roles, role_options
 

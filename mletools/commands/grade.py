@@ -5,11 +5,11 @@ from typing import cast
 import click
 
 from .. import cli
+from ..base.columns import terminal_columns
 from ..cli_options import options
 from ..grading import metrics
 from ..grading.one_submission import SubmissionOptions
 from ..grading.options import GradingOptions
-from ..records.columns import terminal_columns
 from ..records.rollout import Rollout
 from ..run import Work
 from ..tasks.code_metrics import CodeMetricOptions

@@ -8,17 +8,17 @@ from pathlib import Path
 import click
 
 from .. import cli
+from ..base.errors import OptionError, ToolError
+from ..base.jsonl import Line
 from ..cli_options import options
-from ..records.errors import OptionError, ToolError
-from ..records.jsonl import Line
 from ..records.task import Task, WrittenTask
 from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
 
 
 def read_metric(name: str) -> str:
     """The name of a metric. ValueError: there is none of that name."""
+    from ..base.errors import RecordError
     from ..grading import metrics
-    from ..records.errors import RecordError
 
     try:
         metrics.find(name)

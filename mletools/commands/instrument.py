@@ -6,9 +6,9 @@ from contextlib import closing
 import click
 
 from .. import cli
+from ..base.errors import OptionError
 from ..cli_options import flags_on_command_line, options
 from ..models.options import ModelOptions
-from ..records.errors import OptionError
 from ..records.rollout import Rollout
 from ..rollout.instrumenting import AnswerOptions, ModelInstrumenter, add_reports
 from ..rollout.metered_model import judging

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from .. import cli
+from ..base.errors import OptionError
+from ..base.options import declarations
 from ..cli_options import Option, changed, click_option, flags_on_command_line, options, value_of
 from ..models.options import KeyOptions, ModelOptions, RoleOptions, SampledModelOptions, role_declarations
-from ..records.errors import OptionError
-from ..records.options import declarations
 from ..rollout.endless import EndlessOptions
 from ..rollout.metered_model import RunModels, Sampling
 from ..rollout.runner import Runner, RunOptions

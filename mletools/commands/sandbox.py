@@ -3,8 +3,8 @@
 import click
 
 from .. import cli
+from ..base.errors import OptionError, ToolError
 from ..cli_options import options
-from ..records.errors import OptionError, ToolError
 from ..records.rollout import Rollout
 from ..sandbox import Sandbox
 from ..sandbox.options import SandboxOptions, check_protections

@@ -7,9 +7,9 @@ import click
 from click.core import ParameterSource
 
 from .. import cli
+from ..base.errors import OptionError, ToolError
+from ..base.options import option
 from ..cli_options import options
-from ..records.errors import OptionError, ToolError
-from ..records.options import option
 from ..records.rollout import Rollout
 from ..reports import show
 from ..reports.search import is_search

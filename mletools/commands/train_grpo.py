@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import cli
+from ..base.errors import OptionError
+from ..base.options import declarations
 from ..cli_options import options
-from ..records.errors import OptionError
-from ..records.options import declarations
 from ..records.rollout import Rollout
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults

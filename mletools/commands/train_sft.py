@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import cli
+from ..base.errors import OptionError
 from ..cli_options import options
-from ..records.errors import OptionError
 from ..training import dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun

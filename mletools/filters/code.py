@@ -2,7 +2,7 @@
 
 import ast
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 
 
 def normal_form(code: str) -> str:

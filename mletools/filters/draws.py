@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..records.ids import derive_seed
-from ..records.options import option
+from ..base.ids import derive_seed
+from ..base.options import option
 from ..records.rollout import Rollout
 from ..records.task import Task
 from .overlap import task_of

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from ..records.ids import content_id
+from ..base.ids import content_id
 from ..records.rollout import Rollout
 from .code import normal_form
 from .masks import masked

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypedDict
 
-from ..records.errors import RecordError
+from ..base.errors import RecordError
 from ..records.rollout import HumanRank, RankRule, Rollout
 from ..records.task import Task
 from .options import FilterOptions

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from ..records.errors import OptionError
-from ..records.options import option
+from ..base.errors import OptionError
+from ..base.options import option
 from .draws import DrawOptions
 
 SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
-from ..records.errors import ToolError
-from ..records.jsonl import dumps, loads
+from ..base.errors import ToolError
+from ..base.jsonl import dumps, loads
 from .remembered import Remembered, TaskRewards
 
 KIND = "mle-filter state"

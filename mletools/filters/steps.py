@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from ..records.errors import RecordError
-from ..records.ids import content_id
+from ..base.errors import RecordError
+from ..base.ids import content_id
 from ..records.rollout import Execution, HumanRank, Reference, Rollout, SubmissionFile, Turn, Usage
 from ..records.task import Task
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ..records.errors import RecordError, ToolError
-from ..records.human_rank import RULES as HUMAN_RANKS
-from ..records.human_rank import human_rank
+from ..base.errors import RecordError, ToolError
+from ..base.human_rank import RULES as HUMAN_RANKS
+from ..base.human_rank import human_rank
 from ..records.rollout import Medal, Standing
 from ..records.task import Grading, MetricSpec, Scoring, SubmissionFormat, Task, Thresholds
 from . import code, metrics, rewards

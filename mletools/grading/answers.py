@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from ..records.task import RowCondition, Scoring, SubmissionFormat
 from . import parsing
 from .alphabet import MISSING, Alphabet, alphabet_of

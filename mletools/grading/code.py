@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..records.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError
 from ..records.task import MetricSpec
 from .table import Invalid
 

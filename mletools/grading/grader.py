@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..records.errors import RecordError
-from ..records.ids import bytes_digest
+from ..base.errors import RecordError
+from ..base.ids import bytes_digest
 from ..records.rollout import Execution, Graded, HumanRank, RankRule, RewardRule, Rollout, SubmissionFile
 from ..records.task import Task, Thresholds
 from . import RunCode, check_task, grade, rewards, standing

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from ..records.csv_files import read_rows
-from ..records.errors import RecordError, ToolError
+from ..base.csv_files import read_rows
+from ..base.errors import RecordError, ToolError
 from ..records.rollout import Medal
 from ..records.task import Thresholds
 

@@ -4,12 +4,12 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from ..records.errors import OptionError, ToolError
-from ..records.ids import content_id
-from ..records.options import option
+from ..base.errors import OptionError, ToolError
+from ..base.ids import content_id
+from ..base.options import option
+from ..base.visible import visible_line
 from ..records.rollout import Graded
 from ..records.task import Task
-from ..records.visible import visible_line
 from ..run import Run
 from .grader import Grader
 

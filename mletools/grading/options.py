@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, dataclass, replace
 
-from ..records.errors import OptionError
-from ..records.human_rank import RULES
-from ..records.options import option
+from ..base.errors import OptionError
+from ..base.human_rank import RULES
+from ..base.options import option
 from . import rewards
 from .submission import MAX_BYTES
 

@@ -4,8 +4,8 @@ import functools
 import os
 from pathlib import Path
 
-from ..records.digests import files_digest
-from ..records.errors import RecordError, ToolError
+from ..base.digests import files_digest
+from ..base.errors import RecordError, ToolError
 from ..records.places import check_inside, private_files
 from ..records.task import Task
 

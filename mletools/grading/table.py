@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from ..records.csv_files import CsvError, decoded, read_rows
+from ..base.csv_files import CsvError, decoded, read_rows
 from .parsing import shown
 
 MAX_COLUMNS = 20_000

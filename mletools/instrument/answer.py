@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 from .calls import Place, earned
 from .insert import Instrumented, first_free, instrument_at, is_docstring, parsed
 from .operations import MARKERS

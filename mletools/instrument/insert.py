@@ -14,7 +14,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 from .calls import Place, earned
 from .facts import Sites
 from .operations import MARKERS
@@ -62,7 +62,7 @@ class _Edit:
 
 
 def make_nonce(seed: int) -> str:
-    """The nonce of a record, from its derived seed (records.ids.derive_seed)."""
+    """The nonce of a record, from its derived seed (base.ids.derive_seed)."""
     return f"[mle:{seed:016x}]"
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..records.sources import joined
+from ..base.sources import joined
 from . import evidence, judging, observer, operations, weaving
 from .calls import Around, Place, calls_of, is_of_training_rows, is_watched
 from .facts import DataFacts, ObserverSettings, Sites

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..records.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError
 from ..records.task import Task
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 

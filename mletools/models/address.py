@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 CHAT = "/chat/completions"
 DEFAULT_KEY = "OPENAI_API_KEY"

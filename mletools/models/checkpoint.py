@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..records.chat_template import Conversation
-from ..records.errors import RecordError, ToolError
+from ..base.chat_template import Conversation
+from ..base.errors import RecordError, ToolError
 from . import ContextExceeded, Request
 
 

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, TypeVar
 
-from ..records import jsonl
+from ..base import jsonl
 from . import Reply, ToolCall
 from .streaming import CUT, is_stream, joined
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 
-from ..records.errors import RecordError
+from ..base.errors import RecordError
 from . import Request
 from .dialect import OPTIONAL, Dialect
 

@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..records import jsonl
-from ..records.errors import ToolError
-from ..records.ids import derive_seed
+from ..base import jsonl
+from ..base.errors import ToolError
+from ..base.ids import derive_seed
 from . import ServerOptions
 from .http import Served, to_stderr
 

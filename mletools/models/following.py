@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ..records import published
-from ..records.ids import content_id
+from ..base import published
+from ..base.ids import content_id
 from . import Model, Reply, Request
 
 

@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
-from ..records.hub import check_model
+from ..base.errors import ToolError
+from ..base.hub import check_model
 from . import Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..records.errors import RecordError, ToolError
-from ..records.visible import visible
+from ..base.errors import RecordError, ToolError
+from ..base.visible import visible
 from . import ContextExceeded, Reply, Request, ServerOptions, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..records.errors import OptionError
-from ..records.options import Declaration, declarations, option
+from ..base.errors import OptionError
+from ..base.options import Declaration, declarations, option
 from . import Model, ServerOptions, check_model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price

@@ -10,7 +10,7 @@ from datetime import UTC
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 
 @dataclass(frozen=True)

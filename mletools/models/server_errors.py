@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..records import jsonl
+from ..base import jsonl
 
 MESSAGE_CHARACTERS = 500  # read of an error message: what comes later may repeat the prompt
 MOST_HTML = 20_000  # characters of a page that are searched

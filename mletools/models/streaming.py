@@ -9,7 +9,7 @@ import json
 import re
 from typing import NotRequired, TypedDict
 
-from ..records import jsonl
+from ..base import jsonl
 
 CUT = "end of the stream"  # the finish reason of an answer that the server did not finish
 TEXTS = ("content", "reasoning_content", "reasoning", "refusal")

@@ -22,8 +22,8 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
-from ..records.hub import check_model
+from ..base.errors import ToolError
+from ..base.hub import check_model
 from . import Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from ..records.ids import derive_seed
+from ..base.ids import derive_seed
 
 LONGEST_BACKOFF_S = 60.0
 LONGEST_STATED_S = 86400.0  # a server that asks for a longer wait is not believed

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 # The prompts about a task, and the placeholders that each of them, and a file in its place, may use.
 ABOUT_A_TASK = frozenset(

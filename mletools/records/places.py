@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal, cast
 
-from .errors import RecordError
-from .output import AnyRecord
+from ..base.errors import RecordError
+from ..base.output import AnyRecord
 from .rollout import Rollout, Turn
 from .task import Grading, Task
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ..base.ids import content_id
 from .common import Reject
-from .ids import content_id
 
 
 def reject_record(id_parts: Sequence[object], source: str, line_number: int, reason: str, line: str) -> Reject:

@@ -22,10 +22,10 @@ from typing import (
 
 import msgspec
 
+from ..base.errors import RecordError
+from ..base.jsonl import JsonObject
+from ..base.output import AnyRecord
 from .common import Reject
-from .errors import RecordError
-from .jsonl import JsonObject
-from .output import AnyRecord
 from .places import check_places
 from .report import Comparison, Summary
 from .rollout import Rollout, SubmissionVerdict

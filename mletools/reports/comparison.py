@@ -10,8 +10,8 @@ this kind could.
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from ..records.errors import ToolError
-from ..records.ids import content_id
+from ..base.errors import ToolError
+from ..base.ids import content_id
 from ..records.report import Comparison, TaskDifference
 from .runs import MIXED, Grid, Missing, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
 from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcombe_interval, paired_interval

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..base.errors import RecordError, ToolError
+from ..base.jsonl import loads
+from ..base.streams import is_stream
 from ..records import schema
-from ..records.errors import RecordError, ToolError
-from ..records.jsonl import loads
 from ..records.rollout import Rollout
-from ..records.streams import is_stream
 from ..records.training import TrainStep
 from .statistics import mean
 from .table import number

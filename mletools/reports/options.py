@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from ..records.errors import OptionError
-from ..records.options import option
+from ..base.errors import OptionError
+from ..base.options import option
 from .comparison import BY, By, ComparisonSettings
 from .reading import labels
 from .runs import POLICIES, ROLES, Missing

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import cast
 
+from ..base.errors import RecordError
+from ..base.jsonl import Line
+from ..base.visible import visible_line
 from ..records.common import Reject
-from ..records.errors import RecordError
-from ..records.jsonl import Line
 from ..records.rollout import FilterDecision, Rollout
 from ..records.task import Task
-from ..records.visible import visible_line
 from .runs import GradedRun, RunSet, graded_run
 from .traces import shown_score
 from .usage import added, added_by_role

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ..records.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError
+from ..base.visible import visible_line
 from ..records.rollout import RewardRule, Rollout, Usage
-from ..records.visible import visible_line
 from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name

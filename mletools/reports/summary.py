@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..records.ids import content_id
+from ..base.ids import content_id
 from ..records.rollout import Usage
 from .feedback import by_scores
 from .runs import (

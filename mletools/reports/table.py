@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..records.columns import GAP, blocks, middle_cut
-from ..records.visible import visible_line
+from ..base.columns import GAP, blocks, middle_cut
+from ..base.visible import visible_line
 from .summary import RATES
 
 Record = dict[str, Any]

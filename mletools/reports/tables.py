@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..base.visible import visible_line
 from ..records.report import Comparison
-from ..records.visible import visible_line
 from .comparison import BY
 from .summary import ALL, RATES
 from .table import Column, Record, Table, document, form_of, interval, number

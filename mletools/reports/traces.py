@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from ..records.errors import RecordError
-from ..records.human_rank import human_rank
+from ..base.errors import RecordError
+from ..base.human_rank import human_rank
 from ..records.rollout import Grade, Rollout, TurnGrade
 from ..records.rollout import Turn as TurnRecord
 from .search import CLOSE

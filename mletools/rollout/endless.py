@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..base import published
+from ..base.errors import OptionError, ToolError
+from ..base.ids import content_id, derive_seed
+from ..base.jsonl import Line
+from ..base.options import option
 from ..models import Model
 from ..models.following import FollowingModel
 from ..models.options import ModelOptions
-from ..records import published
-from ..records.errors import OptionError, ToolError
-from ..records.ids import content_id, derive_seed
-from ..records.jsonl import Line
-from ..records.options import option
 from ..records.rollout import Rollout
 from ..run import Run
 

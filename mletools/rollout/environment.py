@@ -2,7 +2,7 @@
 
 Covered: the validation view of each task, programs and sessions run and scored, waiting for a free sandbox, what searches
 need (graphs, embeddings, nodes at once), which arguments an answer on the tape is known by. Not covered: messages (the
-scaffolds), models (metered_model), opening and closing (the runner), the tape's file (records.tape).
+scaffolds), models (metered_model), opening and closing (the runner), the tape's file (base.tape).
 """
 
 import copy
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
+from ..base import workers
+from ..base.errors import RecordError, ToolError
+from ..base.ids import bytes_digest
+from ..base.tape import Answer, Tape
 from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
 from ..grading.private_data import check_data, task_folder
-from ..records import workers
-from ..records.errors import RecordError, ToolError
-from ..records.ids import bytes_digest
 from ..records.rollout import Execution, Feedback, Message, TurnGrade
-from ..records.tape import Answer, Tape
 from ..records.task import Task
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..sandbox.outputs import SUBMISSION

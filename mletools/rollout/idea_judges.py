@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import prompts
+from ..base.errors import RecordError
+from ..base.ids import derive_seed
+from ..base.options import option
 from ..models.options import JudgeOptions
-from ..records.errors import RecordError
-from ..records.ids import derive_seed
-from ..records.options import option
 from ..records.rollout import IdeaCategory, IdeaType, Message, Rollout, Usage
 from ..scaffolds import idea_types, ideas
 from ..scaffolds.interface import usage_of

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .. import prompts
+from ..base.ids import derive_seed
+from ..base.options import option
 from ..instrument import Instrumented, instrument, instrument_as, make_nonce
 from ..models.options import JudgeOptions
-from ..records.ids import derive_seed
-from ..records.options import option
 from ..records.rollout import Instrumentation, Message, Rollout, Usage
 from ..sandbox.programs import ran_before
 from ..scaffolds.interface import Refusal, Reply, usage_of

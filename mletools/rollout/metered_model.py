@@ -11,13 +11,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from ..base.errors import OptionError, RecordError, ToolError
+from ..base.options import option
 from ..models import ContextExceeded, Model, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
 from ..prompts import answers
-from ..records.errors import OptionError, RecordError, ToolError
-from ..records.options import option
 from ..records.rollout import Message, Policy, Rollout
 from ..records.task import Task
 from ..scaffolds import interface

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from ..records.errors import ToolError
-from ..records.sources import source_of
-from ..records.tape import Tape
+from ..base.errors import ToolError
+from ..base.sources import source_of
+from ..base.tape import Tape
 from ..sandbox import Limits, Sandbox
 from . import probe
 from .probe import Installed, installed

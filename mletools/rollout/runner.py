@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from .. import prompts
+from ..base import workers
+from ..base.errors import RecordError, ToolError
+from ..base.ids import content_id, derive_seed
+from ..base.jsonl import Line
+from ..base.options import option
+from ..base.tape import Tapes
 from ..grading import RunCode
-from ..records import workers
-from ..records.errors import RecordError, ToolError
-from ..records.ids import content_id, derive_seed
-from ..records.jsonl import Line
-from ..records.options import option
 from ..records.rollout import Message, Policy, Rollout
-from ..records.tape import Tapes
 from ..records.task import Task
 from ..run import Run
 from ..sandbox import Limits, Sandbox

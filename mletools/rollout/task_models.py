@@ -13,10 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
+from ..base.errors import RecordError, ToolError
+from ..base.ids import bytes_digest, canonical, derive_seed
 from ..models import Model
 from ..models.prices import Price
-from ..records.errors import RecordError, ToolError
-from ..records.ids import bytes_digest, canonical, derive_seed
 from ..records.rollout import Message
 from ..sandbox import Limits, Setup, open_sandbox
 from ..tasks.options import JOURNAL, ROLES, LlmOptions, TaskRole

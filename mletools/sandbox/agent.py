@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, TypeVar
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import landlock, linux, shipping
 from .cgroup import memory_kills
 from .interface import OUTPUTS, Cell, Limits, Outcome, Setup

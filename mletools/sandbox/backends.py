@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from importlib import import_module
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .interface import Sandbox, Setup
 
 BACKENDS: dict[str, str] = {

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import mounts, shipping
 from .agent import BOOT, AgentConfig, Message, Order, read_result
 from .engine import SEND_S, Container, DockerSession, Kind, environment, host_config, remove, source_archive

@@ -17,7 +17,7 @@ from typing import Any
 
 import mletools
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import seccomp
 from .agent import BOUND, PLACE, STORE_MB, AgentConfig, Message, Order, packet, read_result
 from .interface import Cell

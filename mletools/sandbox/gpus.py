@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 ANY = "any"  # one device for each run, which a cluster chooses
 _POLL_S = 0.2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .outputs import SUBMISSION
 
 _SKLEARN = (

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from ..records.errors import ToolError
-from ..records.sources import source_of
+from ..base.errors import ToolError
+from ..base.sources import source_of
 from . import landlock, mounts, session_driver, solution
 from .gpus import NO_DEVICE, Leases, cards, find
 from .interface import DEFAULT_PREIMPORT, OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import linux
 
 WORK, HOME, TEMPORARY, CODE, HIDDEN = "/box/work", "/box/home", "/box/tmp", "/code", "/hidden"

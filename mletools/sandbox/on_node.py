@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import mounts, shipping
 from .backends import open_backend
 from .interface import Limits, Outcome, Sandbox, Setup

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import shipping
 from .interface import OUTPUTS, Cell, Limits, Outcome, Setup, check_arguments, check_public
 from .on_node import NodeRequest, Probed, node_session, node_task

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from ..records.errors import OptionError, ToolError
-from ..records.options import option
+from ..base.errors import OptionError, ToolError
+from ..base.options import option
 from . import BACKENDS, DEFAULT_IMAGE, STARTS, Limits, Sandbox, Setup, choose, open_sandbox
 from .gpus import ANY, parse
 

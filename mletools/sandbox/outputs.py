@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 SUBMISSION = "submission.csv"
 MOST_FILES = 2000  # files and folders of an output that is a folder

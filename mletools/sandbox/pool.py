@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 
 class ServerDied(Exception):

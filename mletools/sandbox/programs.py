@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
+from ..base.errors import RecordError, ToolError
+from ..base.ids import bytes_digest, derive_seed
 from ..instrument import describe, instrument, make_nonce, observer_text, read_report
 from ..records.common import LongText
-from ..records.errors import RecordError, ToolError
-from ..records.ids import bytes_digest, derive_seed
 from ..records.rollout import Execution, Rollout, SubmissionFile
 from ..records.task import Task
 from .interface import Limits, Outcome, Sandbox

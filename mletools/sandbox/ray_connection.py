@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 _REACH_S = 10.0
 _INSTALL = "pip install 'mletools[ray]'"

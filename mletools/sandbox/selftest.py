@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .attacks import ATTACKS, Attack, AttackTargets, Verdict, program
 from .attacks.attack import PARTS, status_and_error
 from .attacks.targets import CONCURRENT_S

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import channel
 from .cgroup import memory_kills
 from .interface import Cell, Status

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .interface import Cell
 
 REPLY_S = 200.0  # seconds that a remote session may take in addition to those of a cell

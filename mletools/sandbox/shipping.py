@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 _LOCK, _CONTENT, _PARTIAL, _GONE = "lock", "content", "partial-", ".gone-"
 _IDLE_S, _KEPT = 3600.0, 64

@@ -7,7 +7,7 @@ imports; such code is forked, which is as safe, but may differ from a cold run.
 import ast
 from collections.abc import Sequence
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 
 # They start threads, worker pools or a device context that a forked child inherits in a broken state.
 NOT_FOR_FORKS = frozenset(

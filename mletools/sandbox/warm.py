@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import mletools
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import channel, mounts
 from .interface import Limits
 from .job import NOBODY

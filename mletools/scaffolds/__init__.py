@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .interface import Scaffold
 
 SCAFFOLDS = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .. import prompts
-from ..records.errors import ToolError
-from ..records.ids import content_id
-from ..records.options import option
+from ..base.errors import ToolError
+from ..base.ids import content_id
+from ..base.options import option
 from ..records.rollout import Rollout, StopReason
 from . import ideas, messages
 from .episode import Episode, opening

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.csv_files import CsvError, read_rows
+from ..base.csv_files import CsvError, read_rows
 from .messages import escaped, fenced, one_line
 
 MOST_CHARACTERS = 2400  # of a preview, about

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
 
-from ..records.ids import derive_seed
+from ..base.ids import derive_seed
 from ..records.rollout import (
     Cell,
     Execution,

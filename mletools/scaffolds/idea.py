@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .. import prompts
-from ..records.errors import RecordError, ToolError
-from ..records.options import option
+from ..base.errors import RecordError, ToolError
+from ..base.options import option
 from ..records.rollout import Message, Rollout, StartState, StopReason
 from . import ideas
 from .episode import Episode

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, Unpack, final
 
 from .. import prompts
-from ..records.options import option
+from ..base.options import option
 from ..records.rollout import (
     Cell,
     Execution,

@@ -13,7 +13,7 @@ import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 
 RUN = 3  # nodes; one changed node affects more of longer runs
 LARGEST = 50_000  # characters to parse: up to a second, and a tree hundreds of times as large

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .. import prompts
-from ..records.errors import ToolError
-from ..records.ids import content_id, derive_seed
-from ..records.options import option
+from ..base.errors import ToolError
+from ..base.ids import content_id, derive_seed
+from ..base.options import option
 from ..records.rollout import Rollout, StopReason
 from . import messages
 from .episode import Episode, opening

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import get_type_hints
 
-from ..records.errors import ToolError
-from ..records.ids import content_id, derive_seed
-from ..records.jsonl import Line, dumps, read_lines
-from ..records.output import replace_file
+from ..base.errors import ToolError
+from ..base.ids import content_id, derive_seed
+from ..base.jsonl import Line, dumps, read_lines
+from ..base.output import replace_file
 from .likeness import similarity
 
 KIND, VERSION = "pool_entry", 1

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from ..base.errors import RecordError
+from ..base.ids import canonical, content_id, derive_seed
+from ..base.jsonl import read_files
 from ..records import schema
 from ..records.common import LongText
-from ..records.errors import RecordError
-from ..records.ids import canonical, content_id, derive_seed
-from ..records.jsonl import read_files
 from ..records.rollout import Execution, Rollout
 from .messages import escaped, progress_sentences
 

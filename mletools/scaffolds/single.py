@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import prompts
-from ..records.errors import OptionError, RecordError
-from ..records.ids import derive_seed
-from ..records.options import option
+from ..base.errors import OptionError, RecordError
+from ..base.ids import derive_seed
+from ..base.options import option
 from ..records.rollout import Message, Rollout, StopReason, Turn
 from ..records.task import Task
 from . import messages

@@ -23,8 +23,8 @@ It has no tokens: the counts of a reply are an estimate, characters / 4 rounded 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..base.errors import RecordError, ToolError
 from ..models import Reply, Request
-from ..records.errors import RecordError, ToolError
 from ..solutions import programs, solves
 from ..solutions.bank import simplest
 from . import author, hostile, ideas, instrumenter, search, solver, tinkerer, unruly

@@ -8,8 +8,8 @@ import json
 import re
 from typing import Any
 
+from ..base.errors import ToolError
 from ..models import Request
-from ..records.errors import ToolError
 
 ROLES = ("strategist", "developer", "evaluator", "writer")
 DNA = {

@@ -8,8 +8,8 @@ always) or hostile (attacks). Covered: programs that parse. Not covered: reports
 import ast
 import re
 
+from ..base.programs import parse_program
 from ..models import Reply, Request
-from ..records.programs import parse_program
 from .answers import rng_of
 
 # Each report, and the words of a statement behind which it belongs.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..records.ids import derive_seed
+from ..base.ids import derive_seed
 from ..records.task import Task
 from . import programs
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.programs import parse_program
+from ..base.programs import parse_program
 from ..records.task import Task
 
 MEASURES = Path(__file__).parent / "measures.py"

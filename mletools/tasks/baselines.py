@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..base.errors import RecordError
 from ..grading import metrics
-from ..records.errors import RecordError
 from ..records.task import Baseline
 from .draft import TaskDraft
 from .folder import Content, read

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..records.errors import RecordError, ToolError
-from ..records.jsonl import dumps
-from ..records.options import option
+from ..base.errors import RecordError, ToolError
+from ..base.jsonl import dumps
+from ..base.options import option
 from ..sandbox import BACKENDS, Cell, Limits, Sandbox
 from ..sandbox.lazy import LazySandbox
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from ..base.csv_files import read_columns
 from ..grading import metrics
-from ..records.csv_files import read_columns
 from .dataset import Dataset
 from .draft import TaskDraft
 from .table import MISSING, NUMBER, Column, shortest

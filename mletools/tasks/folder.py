@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ..records.digests import Content as Content
-from ..records.digests import content_digest as content_digest
-from ..records.digests import files_digest
-from ..records.digests import size as size
-from ..records.errors import ToolError
+from ..base.digests import Content as Content
+from ..base.digests import content_digest as content_digest
+from ..base.digests import files_digest
+from ..base.digests import size as size
+from ..base.errors import ToolError
 from ..records.places import private_files as private_files
 from ..records.task import Grading
 from .tree import spelled_out

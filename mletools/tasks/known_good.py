@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..records.csv_files import CsvError, read_columns
-from ..records.errors import ToolError
+from ..base.csv_files import CsvError, read_columns
+from ..base.errors import ToolError
 from ..records.task import Task
 from .importing.task import perfect_submission
 from .table import Rejected

@@ -5,7 +5,7 @@ Not covered: tasks whose provenance tells neither a scenario nor a rule; of thes
 
 from collections.abc import Mapping
 
-from ..records.ids import content_id
+from ..base.ids import content_id
 from ..records.task import Task
 
 # What of the DNA makes a task another one; sizes, shares and noise do not.

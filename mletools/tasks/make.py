@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from ..base.errors import ToolError
+from ..base.ids import derive_seed
 from ..grading import check_task, score_bytes
-from ..records.errors import ToolError
-from ..records.ids import derive_seed
 from ..records.task import Baseline, Grading, MedalStability, Task
 from .baselines import libraries, make_board
 from .describe import describe

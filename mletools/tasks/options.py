@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import OptionError, ToolError
+from ..base.options import Declaration, declarations, option
 from ..models.options import ModelOptions, RoleOptions, role_declarations
 from ..models.prices import read_price
-from ..records.errors import OptionError, ToolError
-from ..records.options import Declaration, declarations, option
 from ..sandbox import BACKENDS
 from .procedural.dna import MODALITIES, MUTATIONS, SAMPLES
 from .sources import sources

@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .table import Column, Table, shortest
 
 # The baselines of a task have to finish within seconds.

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+from ..base.ids import content_id
 from ..grading import score_bytes
-from ..records.ids import content_id
 from ..records.task import Baseline, Grading, Provenance, Task, Thresholds
 from .baselines import libraries, make_board
 from .draft import TaskDraft

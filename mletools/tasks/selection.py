@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base import workers
+from ..base.errors import RecordError, ToolError
+from ..base.jsonl import Line
+from ..base.output import Output
 from ..filters.tasks import DUPLICATE, TaskSelection, failed
 from ..grading import check_task, score_bytes, standing
 from ..grading.private_data import task_folder
-from ..records import workers
-from ..records.errors import RecordError, ToolError
-from ..records.jsonl import Line
-from ..records.output import Output
 from ..records.task import Task
 from ..run import Run
 from .code_metrics import CodeMetrics

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from ..records.columns import blocks
-from ..records.csv_files import CsvError, read_rows
-from ..records.errors import ToolError
+from ..base.columns import blocks
+from ..base.csv_files import CsvError, read_rows
+from ..base.errors import ToolError
 from ..records.task import Provenance, Task
 
 HEAD_LINES = 5

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, cast
 
+from ..base.csv_files import read_rows
+from ..base.errors import RecordError
 from ..grading import Leaderboard, score_bytes
-from ..records.csv_files import read_rows
-from ..records.errors import RecordError
 from ..records.task import MedalStability, Scoring, Thresholds
 from .table import Rejected, csv_bytes
 

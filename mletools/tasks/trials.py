@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from ..base.errors import RecordError
 from ..grading import score_bytes
 from ..grading.code import box
-from ..records.errors import RecordError
 from ..records.task import Task
 from ..sandbox import Limits
 from ..sandbox.lazy import LazySandbox

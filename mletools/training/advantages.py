@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from ..records.errors import RecordError
+from ..base.errors import RecordError
 
 EPS = 1e-4
 BASELINES = ("group", "leave-one-out", "batch", "none")

@@ -17,8 +17,8 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ..records.errors import ToolError
-from ..records.jsonl import JsonObject
+from ..base.errors import ToolError
+from ..base.jsonl import JsonObject
 
 STATE = "state.json"
 TRAINER_STATE = "trainer"  # a folder

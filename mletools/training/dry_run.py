@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..records.errors import RecordError, ToolError
-from ..records.jsonl import Line
+from ..base.errors import RecordError, ToolError
+from ..base.jsonl import Line
 from ..records.rollout import Rollout
 from . import memory, policy
 from .options import TrainingOptions

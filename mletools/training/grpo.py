@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from ..records.rollout import Rollout
 from ..records.training import StepResult
 from . import policy

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ..records.errors import OptionError, RecordError, ToolError
-from ..records.jsonl import Line
-from ..records.options import option
+from ..base.errors import OptionError, RecordError, ToolError
+from ..base.jsonl import Line
+from ..base.options import option
 from ..records.rollout import Rollout
 from ..records.training import StepResult
 from . import checkpoints, policy

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import logits, policy
 from .step_loader import processes
 

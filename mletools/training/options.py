@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..records.errors import ToolError
-from ..records.options import check_values, option
+from ..base.errors import ToolError
+from ..base.options import check_values, option
 from .advantages import BASELINES, SCALES
 from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
 from .durations import MODES

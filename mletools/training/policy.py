@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..records.errors import ToolError
-from ..records.hub import check_model
-from ..records.jsonl import Line
+from ..base.errors import ToolError
+from ..base.hub import check_model
+from ..base.jsonl import Line
 from ..records.rollout import Rollout
 from .step_loader import processes
 

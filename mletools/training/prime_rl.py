@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .microbatches import Layout, cut
 from .steps import OptimiserStep, Row
 

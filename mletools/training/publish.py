@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..records import published
-from ..records.errors import ToolError
-from ..records.ids import content_id
-from ..records.options import option
+from ..base import published
+from ..base.errors import ToolError
+from ..base.ids import content_id
+from ..base.options import option
 from . import checkpoints, servers
 from .options import GrpoOptions
 

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from ..records.errors import RecordError, ToolError
-from ..records.ids import content_id
-from ..records.jsonl import Line
+from ..base.errors import RecordError, ToolError
+from ..base.ids import content_id
+from ..base.jsonl import Line
 from ..records.rollout import Rollout
 from ..records.training import StepResult, TrainStep
 from . import checkpoints, policy, shards

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from ..records.chat_template import Conversation
-from ..records.errors import RecordError
+from ..base.chat_template import Conversation
+from ..base.errors import RecordError
 from ..records.rollout import FilterDecision, Message, Rollout
 
 T = TypeVar("T")

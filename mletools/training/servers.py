@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 
 TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time: about two minutes
 CONNECT, ANSWER = 30.0, 1800.0  # seconds; a large model is read from a shared disk

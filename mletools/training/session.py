@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..records.errors import ToolError
-from ..records.ids import derive_seed
+from ..base.errors import ToolError
+from ..base.ids import derive_seed
 from ..records.training import StepResult
 from . import checkpoints, policy, shards
 from .checkpoints import SHARDS, TRAINER_STATE

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import OptionError, ToolError
-from ..records.ids import content_id, derive_seed
-from ..records.options import option
+from ..base.errors import OptionError, ToolError
+from ..base.ids import content_id, derive_seed
+from ..base.options import option
 from ..records.rollout import Rollout
 from ..records.training import StepResult
 from . import memory, policy, shards

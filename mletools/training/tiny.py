@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from ..records.rollout import Rollout
 
 # vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million weights, nano 0.06 million.

@@ -14,7 +14,7 @@ import torch
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from . import mismatch, packing, shards
 from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work

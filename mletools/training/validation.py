@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ..records.errors import ToolError
+from ..base.errors import ToolError
 from .advantages import mean
 
 VARIABLE = "MLE_POLICY"

@@ -8,9 +8,9 @@ import click
 import pytest
 
 from mletools import commands
+from mletools.base.options import declarations, option
 from mletools.cli import _semantic_options
 from mletools.cli_options import click_option
-from mletools.records.options import declarations, option
 from mletools.tasks.options import TaskOptions
 
 MODULES = [module.name for module in pkgutil.iter_modules(commands.__path__)]

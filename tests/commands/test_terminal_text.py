@@ -13,11 +13,11 @@ from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
 from mletools import cli
+from mletools.base.errors import RecordError
+from mletools.base.progress import ProgressBar
 from mletools.grading.one_submission import lines
 from mletools.models.http import to_stderr
 from mletools.records import schema
-from mletools.records.errors import RecordError
-from mletools.records.progress import ProgressBar
 from mletools.run import Run
 
 # Clears the screen, sets a title, a control sequence of one character, turns the direction, hides, returns.

@@ -15,11 +15,11 @@ from conftest import BIN, records, run_command
 from filtered import as_lines, cut_from, one_graded, read
 from played import made_task
 
+from mletools.base.errors import OptionError
 from mletools.cli_options import flags_on_command_line
 from mletools.commands.filter import main
 from mletools.filters import FilterOptions, Selection
 from mletools.filters.options import CHOICES, with_preset
-from mletools.records.errors import OptionError
 
 ALONE = ("mle-filter", "--min-group", "1", "--no-spread")
 WINDOW = (*ALONE, "--window", "3", "--tau-rm", "0.03", "--binarise", "--top", "0.5", "--calibrate", "seen")

@@ -11,8 +11,8 @@ from model_server import FaultyServer
 from played import Played, cell, executes, in_steps, play, program, test_score, validation_score, write_tasks
 from played_checks import check_tokens
 
+from mletools.base.errors import RecordError
 from mletools.filters.steps import cut
-from mletools.records.errors import RecordError
 
 # Turns: tried, no action, 2.8 | nothing, 2.95 | invalid, 2.7 | tried
 SAYS = [

@@ -12,8 +12,8 @@ import pytest
 from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
+from mletools.base.errors import ToolError
 from mletools.grading import code
-from mletools.records.errors import ToolError
 from mletools.tasks.folder import private_digest
 
 FUNCTION = """

@@ -8,10 +8,10 @@ import pytest
 from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
+from mletools.base.errors import RecordError
 from mletools.grading import Invalid, code
 from mletools.grading.form import check_form, form_of
 from mletools.grading.judge import of_machine
-from mletools.records.errors import RecordError
 from mletools.sandbox import Limits
 from mletools.tasks.code_metrics import CodeMetrics
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.grading import (
     Verdict,
     better,
@@ -19,7 +20,6 @@ from mletools.grading import (
     rewards,
     standing,
 )
-from mletools.records.errors import RecordError, ToolError
 from mletools.records.task import MetricSpec
 
 LABELS = {"id": ["id"], "target": ["kind"], "parse": "label", "labels": ["0", "1", "2"], "rows": 4}

@@ -13,9 +13,9 @@ import pytest
 from conftest import run_command
 from hostile_values import PATHS, VALUES, at, outcome, places, with_value, without
 
+from mletools.base.ids import bytes_digest
 from mletools.grading.grader import Grader
 from mletools.grading.options import REWARDS, GradingOptions
-from mletools.records.ids import bytes_digest
 from mletools.sandbox import Limits
 from mletools.tasks.code_metrics import CodeMetrics
 from mletools.tasks.folder import private_digest

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from metric_cases import Case, Make
 
+from mletools.base.errors import RecordError
 from mletools.grading import metrics
 from mletools.grading.metrics import METRICS, REQUIRED, Undefined
-from mletools.records.errors import RecordError
 
 FILES = ["classification", "probability", "regression", "ranking", "masks", "boxes"]
 MAKE: dict[str, Make] = {}

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_cases import Case, cells
 
+from mletools.base.errors import ToolError
 from mletools.grading.metrics.boxes import box_iou_precision, map_coco, map_voc, point_in_box_f1
 from mletools.grading.metrics.boxes3d import map_3d
 from mletools.grading.metrics.registry import Undefined, Unsuited
 from mletools.grading.metrics.spans import f1_char_spans, nq_f1
-from mletools.records.errors import ToolError
 
 LABELS = ("car", "bus", "cat")
 

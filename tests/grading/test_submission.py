@@ -8,10 +8,10 @@ import pandas
 import pytest
 from submission_builders import task
 
+from mletools.base.errors import ToolError
 from mletools.grading import Invalid, answer_spec, parse_answers, score_bytes
 from mletools.grading.parsing import KINDS, canonical_label
 from mletools.grading.submission import read_submission
-from mletools.records.errors import ToolError
 
 ANSWERS = b"id,y\n1,10\n2,20\n3,30\n"
 

@@ -11,10 +11,10 @@ import pytest
 from embedding_server import Server, cut, listed, vector
 from step_server import drop, send, status, without_keys_and_proxies
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.models import ServerOptions, embedding, wire
 from mletools.models.embedding import HttpEmbeddings, open_embeddings, read_vectors
 from mletools.models.http import NO_KEY
-from mletools.records.errors import RecordError, ToolError
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Any], None]:

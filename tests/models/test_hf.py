@@ -17,9 +17,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 torch = pytest.importorskip("torch", reason="torch is not installed: sampling with transformers is not tested")
 pytest.importorskip("transformers", reason="transformers is not installed: sampling with it is not tested")
 
+from mletools.base.errors import RecordError, ToolError  # noqa: E402
 from mletools.models import Request  # noqa: E402
 from mletools.models.hf import HfModel, RowSampler, distribution, invert, prompt_ids  # noqa: E402
-from mletools.records.errors import RecordError, ToolError  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
 

@@ -13,11 +13,11 @@ import pytest
 from conftest import mostly_slow
 from model_server import completion, token_ids
 
+from mletools.base.errors import ToolError
 from mletools.models import Request, ServerOptions, wire
 from mletools.models.completion import read_reply
 from mletools.models.embedding import HttpEmbeddings
 from mletools.models.http import HttpModel
-from mletools.records.errors import ToolError
 
 ASK = Request([{"role": "user", "content": "say it twice"}], seed=11, training=True)
 KEY = "sk-secret-0123456789"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from model_server import BROKEN, RUBBISH, FaultyServer, completion, prompt_ids, token_ids
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.models import ContextExceeded, Reply, Request, ServerOptions, ToolCall, wire
 from mletools.models.completion import read_reply
 from mletools.models.http import HttpModel
 from mletools.models.server_errors import exceeds_context
-from mletools.records.errors import RecordError, ToolError
 
 ASK = Request([{"role": "user", "content": "say it twice"}], seed=11, training=True)
 TOOLS = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}]

@@ -17,11 +17,11 @@ from conftest import mostly_slow
 from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
 from mletools import simulated
+from mletools.base.errors import RecordError, ToolError
 from mletools.grading import grade
 from mletools.models import Reply, Request, ServerOptions, open_model
 from mletools.models.http import HttpModel
 from mletools.models.waits import wait_s
-from mletools.records.errors import RecordError, ToolError
 from mletools.simulated.answers import plan
 from mletools.solutions import FAULTS, NEEDED, VALID, bank, solution, solves
 

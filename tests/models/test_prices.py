@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from mletools.base.errors import ToolError
 from mletools.models.prices import Price, Rate, price_of
-from mletools.records.errors import ToolError
 
 
 def test_a_price_by_hand() -> None:

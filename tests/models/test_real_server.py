@@ -286,8 +286,8 @@ def changing(untied: Path) -> Iterator[RealServer]:
 def test_published_weights_answer_in_place_of_those_before(
     changing: RealServer, checkpoint: Path, untied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from mletools.base.errors import ToolError
     from mletools.models.following import FollowingModel
-    from mletools.records.errors import ToolError
     from mletools.training.publish import Publisher
     from mletools.training.servers import load_weights
 

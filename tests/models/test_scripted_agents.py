@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from conftest import mostly_nightly, records, run_command
 
+from mletools.base.errors import ToolError
+from mletools.base.ids import derive_seed
 from mletools.models import Reply, Request, open_model
-from mletools.records.errors import ToolError
-from mletools.records.ids import derive_seed
 from mletools.scaffolds import codeact, idea_types, memory, react
 from mletools.scaffolds.ideas import FIXED, QUERY, as_text, idea_and_format, question
 from mletools.scaffolds.reading import Action, Fault, as_functions, read_action, read_answer, split_answer

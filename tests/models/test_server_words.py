@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from urllib3 import HTTPHeaderDict
 
+from mletools.base.errors import OptionError
 from mletools.models import Reply, Request, ServerOptions, ToolCall, server_errors
 from mletools.models.address import read_address, same_server
 from mletools.models.completion import read_reply
 from mletools.models.dialect import Dialect
 from mletools.models.options import ModelOptions, RoleOptions, read_field, role_declarations
 from mletools.models.waits import stated_wait_s
-from mletools.records.errors import OptionError
 
 # ---- waits
 

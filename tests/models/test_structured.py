@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from test_dialects import Answer, Behaviour, Provider, error, ok
 
+from mletools.base.errors import RecordError
 from mletools.models import Reply, Request, ServerOptions
 from mletools.models.elimination import PROBE
 from mletools.models.http import HttpModel
 from mletools.prompts import answers
-from mletools.records.errors import RecordError
 from mletools.scaffolds import idea_types
 from mletools.scaffolds.search import coding, evaluation, memory, planning, reasoning, replies
 from mletools.scaffolds.search.data import Hypothesis

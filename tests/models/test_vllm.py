@@ -21,9 +21,9 @@ from model_server import long_tiny, tiny_adapter, vllm_environment, vllm_python
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from mletools.base.errors import ToolError
 from mletools.models import Request, open_model
 from mletools.models.hf import HfModel, distribution
-from mletools.records.errors import ToolError
 
 CONTEXT = 4096
 SAME = 3e-4  # logprobs of vLLM and of transformers, which sum in another order
@@ -37,7 +37,7 @@ from pathlib import Path
 from mletools.models import Request
 from mletools.models.following import FollowingModel
 from mletools.models.vllm_engine import VllmModel
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 
 def main():
     answers = os.fdopen(os.dup(1), "w")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mletools.records.chat_template import Conversation
-from mletools.records.errors import RecordError
+from mletools.base.chat_template import Conversation
+from mletools.base.errors import RecordError
 
 LOOP = "{% for m in messages %}BODY{% endfor %}{% if add_generation_prompt %}ASK{% endif %}"
 

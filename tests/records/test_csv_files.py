@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mletools.records.csv_files import LARGEST_CELL, CsvError, delimiter_of, read_columns, read_rows
+from mletools.base.csv_files import LARGEST_CELL, CsvError, delimiter_of, read_columns, read_rows
 
 BOM = b"\xef\xbb\xbf"
 

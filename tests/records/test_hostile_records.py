@@ -13,14 +13,14 @@ import search_records
 import shown_rollouts
 from conftest import run_command
 
+from mletools.base.errors import ToolError
+from mletools.base.jsonl import dumps, loads
 from mletools.commands.filter import hand_in
 from mletools.filters import FilterOptions, Selection
 from mletools.filters.measures import measured
 from mletools.filters.steps import cut
 from mletools.grading.grader import HumanRanks
 from mletools.records import schema
-from mletools.records.errors import ToolError
-from mletools.records.jsonl import dumps, loads
 from mletools.reports import show, tables
 from mletools.reports.comparison import compare
 from mletools.reports.page import cells, piece

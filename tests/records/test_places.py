@@ -8,9 +8,9 @@ import pytest
 from code_metric_builders import code_metric_task
 from conftest import mostly_slow, records, run_command
 
+from mletools.base.errors import RecordError
 from mletools.grading.grader import HumanRanks
 from mletools.records import schema
-from mletools.records.errors import RecordError
 from mletools.records.places import LONGEST_ID, check_id, check_inside
 from mletools.rollout.environment import RunResources
 

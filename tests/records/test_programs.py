@@ -7,13 +7,13 @@ import sys
 import pytest
 from conftest import ROOT
 
-from mletools.records.programs import parse_expression, parse_program
+from mletools.base.programs import parse_expression, parse_program
 
 WARNS = ["x = '\\d'\n", "x = 1if y else 2\n", "x = '\\400'\n", "x = y is 1\n"]
 # Other threads put back filters that show everything, or make errors of warnings, all the time.
 THREADS = """
 import sys, threading, warnings
-from mletools.records.programs import parse_expression, parse_program
+from mletools.base.programs import parse_expression, parse_program
 sys.setswitchinterval(1e-5)
 warnings.simplefilter("always")
 over = threading.Event()
@@ -36,7 +36,7 @@ warnings.warn("others are still shown")
 # Another thread gets in at each garbage collection, also inside the compiler.
 COLLECTING = """
 import gc, threading, time
-from mletools.records.programs import parse_program
+from mletools.base.programs import parse_program
 text = "\\n".join(f"x{i} = [a{i} + (b * {{'k': [1, 2, (3, 4)]}}) for a in f(g(h({i})))]" for i in range(20))
 gc.set_threshold(20)
 gc.callbacks.append(lambda *_: time.sleep(1e-5))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conftest import BIN
 
-from mletools.records.progress import MOST_BARS, PipeLock, take_line
+from mletools.base.progress import MOST_BARS, PipeLock, take_line
 
 PIPE = (
     "mle-gen-task --source sklearn:wine,iris -n 2 --backend none | mle-rollout -m scripted -g 2"

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from filtered import one_graded
 
-from mletools.records import schema, workers
-from mletools.records.errors import RecordError, ToolError
-from mletools.records.ids import content_id, derive_seed
-from mletools.records.jsonl import dumps, loads, read_lines
-from mletools.records.output import Output
+from mletools.base import workers
+from mletools.base.errors import RecordError, ToolError
+from mletools.base.ids import content_id, derive_seed
+from mletools.base.jsonl import dumps, loads, read_lines
+from mletools.base.output import Output
+from mletools.records import schema
 
 
 def test_nan_and_infinity_are_refused_both_ways() -> None:

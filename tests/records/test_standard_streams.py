@@ -13,10 +13,10 @@ import pytest
 from click import BadParameter
 from conftest import BIN, records, run_command
 
+from mletools.base import streams
+from mletools.base.errors import ToolError
+from mletools.base.output import Output
 from mletools.cli_options import OutputFile
-from mletools.records import streams
-from mletools.records.errors import ToolError
-from mletools.records.output import Output
 
 SHUT = "it is closed, or not open for"
 

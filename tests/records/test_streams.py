@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from conftest import BIN, mostly_slow, records, run_command, without_times
 
-from mletools.records.errors import ToolError
-from mletools.records.jsonl import read_files
-from mletools.records.output import Output
+from mletools.base.errors import ToolError
+from mletools.base.jsonl import read_files
+from mletools.base.output import Output
 
 OURS = '{"kind": "task", "id": "a", "lineage": [{"tool": "mle-gen-task"}], "text": "}" }'
 CUT = "the stream was cut off: the command that writes it failed or was killed; the records before this point were read"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mletools.records.errors import ToolError
-from mletools.records.tape import Tape, Tapes
+from mletools.base.errors import ToolError
+from mletools.base.tape import Tape, Tapes
 
 
 class Counting:

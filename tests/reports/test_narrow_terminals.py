@@ -13,8 +13,8 @@ from search_records import verdict
 from terminal import on_terminal
 from test_report_search import searches
 
+from mletools.base.columns import blocks, middle_cut
 from mletools.grading.one_submission import lines as verdict_lines
-from mletools.records.columns import blocks, middle_cut
 from mletools.reports.idea_types import Tally, per_model
 from mletools.reports.table import Table
 from mletools.sandbox.selftest import Finding

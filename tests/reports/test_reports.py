@@ -11,8 +11,8 @@ import pytest
 from conftest import run_command
 from report_builders import a_set, rollout, rows
 
+from mletools.base.errors import ToolError
 from mletools.records import schema
-from mletools.records.errors import ToolError
 from mletools.reports.comparison import compare
 from mletools.reports.runs import RunSet, aligned, expected_runs
 from mletools.reports.statistics import (

@@ -14,8 +14,8 @@ from show_checks import HOSTILE, everywhere, section
 from shown_rollouts import EXECUTION, FAILED, FIRST, SECOND, codeact, grade, react, single, usage
 from terminal import on_terminal
 
+from mletools.base.visible import visible, visible_line
 from mletools.records import schema
-from mletools.records.visible import visible, visible_line
 from mletools.reports import show
 from mletools.reports.show.lines import changes
 

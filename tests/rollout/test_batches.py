@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.models import ContextExceeded, Reply, Request
-from mletools.records.errors import RecordError, ToolError
 from mletools.rollout.metered_model import MeteredModel
 
 

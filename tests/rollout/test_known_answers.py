@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from mletools.records.errors import ToolError
-from mletools.records.tape import Tapes
+from mletools.base.errors import ToolError
+from mletools.base.tape import Tapes
 from mletools.rollout.environment import RunResources, TaskEnvironment
 from mletools.sandbox import Limits
 from mletools.sandbox.programs import ProgramRunner, refuse_known_answers

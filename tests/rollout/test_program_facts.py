@@ -11,8 +11,8 @@ from conftest import records, run_command
 from played import FAST, write_tasks
 
 from mletools import prompts
-from mletools.records.errors import ToolError
-from mletools.records.tape import Tapes
+from mletools.base.errors import ToolError
+from mletools.base.tape import Tapes
 from mletools.rollout.probe import installed
 from mletools.rollout.program_facts import ProgramFacts, probe_sandbox
 from mletools.sandbox import Limits, Outcome

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from conftest import COMMANDS, records, run_command
 
+from mletools.base.options import declarations, option
 from mletools.cli_options import options, value_of
-from mletools.records.options import declarations, option
 from mletools.scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
 
 OWN = """
 from dataclasses import dataclass
-from mletools.records.options import option
+from mletools.base.options import option
 from mletools.scaffolds.episode import Episode
 from mletools.scaffolds.messages import task_prompt
 from mletools.scaffolds.interface import Ended, Scaffold, Settings

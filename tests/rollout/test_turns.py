@@ -159,7 +159,7 @@ def test_a_budget_of_what_nobody_counts(usd: float | None, turns: int, reason: s
 
     from taped import Taped
 
-    from mletools.records.tape import Tapes
+    from mletools.base.tape import Tapes
     from mletools.scaffolds.codeact import Codeact
     from mletools.scaffolds.interface import Job
     from mletools.scaffolds.memory import Memory

@@ -22,7 +22,7 @@ import pytest
 from solving import SECRET, make_public, printed, processes_with, run
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import BACKENDS, Limits, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
 from mletools.sandbox.local import LocalSandbox

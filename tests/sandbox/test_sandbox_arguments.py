@@ -12,7 +12,7 @@ import pytest
 from docker_daemon import Daemon
 from solving import make_public, printed
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Sandbox, Setup
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox

@@ -25,7 +25,7 @@ import pytest
 from conftest import mostly_slow
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Sandbox, Setup
 from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets, memory_use, program
 from mletools.sandbox.container import DockerSandbox

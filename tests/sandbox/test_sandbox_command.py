@@ -22,7 +22,7 @@ from conftest import BIN, records, run_command, without_times
 from docker_daemon import Daemon
 
 import mletools.sandbox.backends
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Setup, choose
 from mletools.sandbox.gpus import cards
 

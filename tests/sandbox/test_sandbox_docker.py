@@ -20,7 +20,7 @@ from docker_daemon import Daemon
 from solving import make_public, printed, run
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Setup, agent, container, engine, open_sandbox, seccomp
 from mletools.sandbox.container import LABEL, DockerSandbox
 from mletools.sandbox.engine import Kind, host_config

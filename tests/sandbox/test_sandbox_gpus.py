@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Outcome, gpus, landlock
 from mletools.sandbox.attacks import ATTACKS, AttackTargets
 from mletools.sandbox.engine import Kind, environment

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from solving import make_public, run
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Setup, seccomp
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.memory_watch import MemoryWatch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from solving import make_public
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Setup
 from mletools.sandbox.agent import message_of, read_result
 from mletools.sandbox.local import LocalSandbox

@@ -25,7 +25,7 @@ import pytest
 from solving import processes_with
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Outcome, Setup, shipping
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.on_ray import RaySandbox
@@ -488,7 +488,7 @@ def test_ray_that_is_not_installed_is_an_error() -> None:
     script = """
         import sys
         sys.modules["ray"] = None
-        from mletools.records.errors import ToolError
+        from mletools.base.errors import ToolError
         from mletools.sandbox import Setup
         from mletools.sandbox.on_ray import RaySandbox
         try:

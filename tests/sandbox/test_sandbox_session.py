@@ -22,7 +22,7 @@ from docker_daemon import Daemon
 from solving import SECRET, make_public, processes_with, run
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Cell, Limits, Outcome, Sandbox, Session, Setup
 from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets
 from mletools.sandbox.container import DockerSandbox

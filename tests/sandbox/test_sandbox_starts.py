@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import TESTS
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Setup
 from mletools.sandbox import gpus as gpu_leases
 from mletools.sandbox.gpus import Leases

@@ -28,7 +28,7 @@ import pytest
 from solving import make_public
 
 import mletools
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Setup, contents, hidden
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.sketches import Sketches, canonical, sketch

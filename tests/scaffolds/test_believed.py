@@ -21,10 +21,10 @@ from played import by_task, cell, in_steps, play, write_tasks
 from search_graphs import graph_of
 from taped import Taped
 
+from mletools.base.ids import bytes_digest
+from mletools.base.jsonl import dumps
+from mletools.base.tape import Tapes
 from mletools.records import schema
-from mletools.records.ids import bytes_digest
-from mletools.records.jsonl import dumps
-from mletools.records.tape import Tapes
 from mletools.scaffolds import codeact, ideas, messages, react
 from mletools.scaffolds.codeact import Codeact
 from mletools.scaffolds.data_preview import beginning, listing

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mletools.base import visible as terminal
+from mletools.base.difference import hunks
 from mletools.instrument import instrument_as, read_report
 from mletools.models import completion, embedding, server_errors
-from mletools.records import visible as terminal
-from mletools.records.difference import hunks
 from mletools.reports.show import View, turns
 from mletools.reports.show.lines import block, changes, code
 from mletools.scaffolds import codeact, idea_types, ideas, likeness, memory, messages, react, reading

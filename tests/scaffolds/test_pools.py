@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scaffold_task import TASK
 
-from mletools.records.errors import RecordError, ToolError
+from mletools.base.errors import RecordError, ToolError
 from mletools.scaffolds.likeness import LARGEST, similarity
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 from mletools.scaffolds.previous import Previous, PreviousPool, output

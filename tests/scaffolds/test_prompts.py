@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mletools import prompts
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from conftest import records, run_command
 from scaffold_task import TASK
 
+from mletools.base.errors import ToolError
+from mletools.base.options import declarations
 from mletools.records import schema
-from mletools.records.errors import ToolError
-from mletools.records.options import declarations
 from mletools.rollout.runner import group_jobs
 from mletools.scaffolds import SCAFFOLDS, open_scaffold
 from mletools.scaffolds.interface import Job, Scaffold

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.sandbox import Limits, Setup
 from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.programs import execution_record

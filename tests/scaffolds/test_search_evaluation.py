@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from taped import Taped
 
-from mletools.records.tape import Tapes
+from mletools.base.tape import Tapes
 from mletools.sandbox.programs import text_record
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.scaffolds.search.graph import Graph, added
 
 

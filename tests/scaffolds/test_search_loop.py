@@ -13,9 +13,9 @@ from conftest import ROOT, TESTS
 from taped import Taped
 
 from mletools import prompts
+from mletools.base.errors import ToolError
+from mletools.base.tape import Tapes
 from mletools.records import rollout
-from mletools.records.errors import ToolError
-from mletools.records.tape import Tapes
 from mletools.scaffolds import search
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings

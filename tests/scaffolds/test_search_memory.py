@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from search_graphs import TASK, child, graph_of, made, node
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.search import node_context

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.scaffolds.search.components import load
 from mletools.scaffolds.search.data import Expansion, Plan
 from mletools.scaffolds.search.graph import Graph

@@ -6,8 +6,8 @@ import pytest
 from conftest import records, run_command
 
 from mletools import prompts
+from mletools.base.errors import ToolError
 from mletools.models import Request
-from mletools.records.errors import ToolError
 from mletools.simulated import author
 from mletools.tasks.roles.replies import code_of, json_of
 from mletools.tasks.roles.specification import read_specification

@@ -10,9 +10,9 @@ import pytest
 from conftest import records, run_command
 from import_builders import leaderboard, table, write
 
+from mletools.base.errors import RecordError
 from mletools.grading import grade
 from mletools.records import schema
-from mletools.records.errors import RecordError
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.importing.options import ImportOptions
 from mletools.tasks.importing.task import seal_task

@@ -17,10 +17,10 @@ from challenge_builders import challenge_of, rule_of
 from conftest import ROOT, TESTS, mostly_slow, records, run_command
 
 import mletools
+from mletools.base.ids import derive_seed
 from mletools.commands.gen_task import _unlike
 from mletools.grading import metrics, score_bytes
 from mletools.records import schema
-from mletools.records.ids import derive_seed
 from mletools.tasks.baselines import make_board
 from mletools.tasks.describe import WEIGHTED
 from mletools.tasks.draft import draft_world

@@ -19,11 +19,11 @@ from conftest import TESTS, mostly_slow, records, run_command
 from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
+from mletools.base.errors import ToolError
 from mletools.cli_options import options as add_options
 from mletools.grading import check_task, grade, metrics
 from mletools.models.options import RoleOptions
 from mletools.records import schema
-from mletools.records.errors import ToolError
 from mletools.rollout import task_models
 from mletools.rollout.task_models import open_maker
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox

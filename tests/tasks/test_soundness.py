@@ -14,8 +14,8 @@ import pytest
 from conftest import records, run_command
 from planted import MODALITIES, PLANTS, PROBLEMS, Small, clean
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.grading import score_bytes
-from mletools.records.errors import RecordError, ToolError
 from mletools.tasks.folder import content_digest, write_folder
 from mletools.tasks.soundness import CHECKS, Case, Trial, association, examine, failures, read_case
 from mletools.tasks.soundness.page import told_terms

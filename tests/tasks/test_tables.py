@@ -7,7 +7,7 @@ import sys
 import pytest
 from test_tasks import make
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.tasks import real
 from mletools.tasks.draft import draft_table
 from mletools.tasks.make import NoTask

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mletools.base.errors import ToolError
 from mletools.records import schema
-from mletools.records.errors import ToolError
 from mletools.tasks.baselines import score_of
 from mletools.tasks.draft import draft_table, make_ids
 from mletools.tasks.folder import content_digest, data_digest, private_digest, private_files, write_folder

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mletools.records.errors import RecordError
+from mletools.base.errors import RecordError
 from mletools.tasks.soundness.difficulty import medals_stable
 from mletools.tasks.table import Rejected
 from mletools.tasks.thresholds import medal_stability

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from validation_builders import EXAMPLES, SOURCE, drawn, example, perfect, snapshot, table, text_of
 
+from mletools.base.errors import RecordError
 from mletools.grading import answer_spec, grade, metrics, parse_answers
 from mletools.grading.answers import keys_of
 from mletools.records import schema
-from mletools.records.errors import RecordError
 from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.solutions import solution
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from validation_builders import EXAMPLES, drawn, example, perfect, snapshot, table, text_of
 
+from mletools.base.errors import RecordError
 from mletools.grading import grade, metrics
 from mletools.records import schema
-from mletools.records.errors import RecordError
 from mletools.tasks.validation import View, validation_view
 from mletools.tasks.validation.split import held_out
 

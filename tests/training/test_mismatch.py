@@ -10,7 +10,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from mletools.records.errors import ToolError
+from mletools.base.errors import ToolError
 from mletools.training.algorithms import ALGORITHMS, PRESETS, settle
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.mismatch import Correction, effective_sample_size, terms

@@ -15,7 +15,7 @@ from conftest import mostly_slow
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from mletools.records.errors import RecordError, ToolError
+from mletools.base.errors import RecordError, ToolError
 from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
 from mletools.training.group_buffer import held_steps

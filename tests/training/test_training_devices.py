@@ -125,7 +125,7 @@ def test_micro_batches_fill_the_memory_that_is_free_on_a_gpu(monkeypatch, tmp_pa
 
 
 def test_what_trl_has_renamed_is_an_error_with_the_versions_that_fit(monkeypatch) -> None:
-    from mletools.records.errors import ToolError
+    from mletools.base.errors import ToolError
     from mletools.training import logits, trl_trainer
     from mletools.training.policy import require_of_trl
 

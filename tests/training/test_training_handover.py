@@ -18,8 +18,9 @@ from conftest import ROOT
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from mletools.records import published, schema
-from mletools.records.errors import OptionError, RecordError, ToolError
+from mletools.base import published
+from mletools.base.errors import OptionError, RecordError, ToolError
+from mletools.records import schema
 from mletools.training import checkpoints, handover, prime_rl
 from mletools.training.handover import EngineOptions, HandoverRun
 from mletools.training.options import GrpoOptions

@@ -19,9 +19,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from conftest import ROOT, records, run_command
 
-from mletools.records import published
-from mletools.records.errors import OptionError, ToolError
-from mletools.records.jsonl import Line
+from mletools.base import published
+from mletools.base.errors import OptionError, ToolError
+from mletools.base.jsonl import Line
 from mletools.rollout.endless import Ahead, EndlessOptions, Source, State
 from mletools.rollout.runner import Runner
 from mletools.training import checkpoints

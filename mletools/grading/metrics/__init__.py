@@ -7,7 +7,7 @@ the definition. Not covered: reading cells (parsing), aligning rows (submission)
 from collections.abc import Mapping
 from typing import Any
 
-from ...records.errors import RecordError
+from ...base.errors import RecordError
 from ...records.task import MetricSpec
 from . import (  # noqa: F401
     boxes,

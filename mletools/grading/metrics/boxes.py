@@ -8,7 +8,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from .box_matching import (
     Boxes,
     average_precisions,

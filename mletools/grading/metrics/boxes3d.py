@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from .bounds import affordable
 from .box_matching import Boxes, average_precisions, best_of_all, both_sides, candidates, column, own_pairs
 from .masks import THRESHOLDS, levels

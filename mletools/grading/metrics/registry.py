@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack
 
-from ...records.errors import RecordError
-from ...records.jsonl import dumps
+from ...base.errors import RecordError
+from ...base.jsonl import dumps
 from ...records.task import Parse
 
 # Inputs of metrics beside their parameters.

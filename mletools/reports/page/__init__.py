@@ -15,10 +15,10 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
+from ...base.visible import visible_line
 from ...records.rollout import Rollout
 from ...records.training import TrainStep
-from ...records.visible import visible_line
 from .. import show
 from ..runs import GradedRun, RunSet
 from ..search import is_search

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...records.errors import ToolError
-from ...records.visible import visible
+from ...base.errors import ToolError
+from ...base.visible import visible
 from ..show.visible import clipped
 
 Cell = str | float | int | None

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ...base.visible import visible_line
 from ...records.training import TrainStep
-from ...records.visible import visible_line
 from ..runs import KEPT, STAGES, GradedRun, RunSet
 from ..show.visible import clipped
 from ..statistics import mean, sem

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypedDict
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
+from ...base.visible import visible_line
 from ...records.report import Comparison
 from ...records.rollout import Rollout
-from ...records.visible import visible_line
 from ..comparison import BY, By, ComparisonSettings, compare
 from ..runs import RunSet
 from ..statistics import Interval, mean, newcombe_interval

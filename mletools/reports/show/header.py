@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ...records.columns import blocks
+from ...base.columns import blocks
+from ...base.visible import visible_line
 from ...records.rollout import Rollout
-from ...records.visible import visible_line
 from ..turns import Turn
 from ..usage import AFTERWARDS, by_role
 from . import facts

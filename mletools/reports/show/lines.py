@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...records import difference
-from ...records.visible import visible, visible_line
+from ...base import difference
+from ...base.visible import visible, visible_line
 from .visible import cut, shortened
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...records.visible import visible_line
+from ...base.visible import visible_line
 from ..turns import Turn, lower_is_better, turns
 from . import facts
 from .header import MEDALS, padded, revealed

@@ -6,7 +6,7 @@ covered: what `contents` does not read.
 
 import pkgutil
 
-from ...records.sources import joined
+from ...base.sources import joined
 from .. import contents, hidden, sketches
 from ..interface import Limits
 from .attack import PARTS, Attack

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...records.programs import parse_expression, parse_program
+from ...base.programs import parse_expression, parse_program
 from ..interface import Reply
 from .tool import Tool
 

@@ -9,7 +9,7 @@ memory, coding, evaluation: the components.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
 from .components import constants_of, load, read_constants

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ...records.csv_files import read_rows
-from ...records.programs import parse_program
+from ...base.csv_files import read_rows
+from ...base.programs import parse_program
 from .replies import finite
 
 ALIKE = 1e-12  # largest difference of equal numbers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from ... import prompts
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from ...records.rollout import Execution, RunProblem, Trial
 from .. import messages
 from ..interface import RunResult

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from .. import load as load_attribute
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
 from .settings import COMPONENTS, Constant, SearchSettings

@@ -13,8 +13,8 @@ from typing import Literal, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
-from ...records.errors import ToolError
-from ...records.jsonl import dumps, loads
+from ...base.errors import ToolError
+from ...base.jsonl import dumps, loads
 from ...records.rollout import (
     AnswerNote,
     Choosing,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from ...records.ids import derive_seed
+from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
 from ...records.rollout import Phase, Usage
 from ..interface import SearchEnvironment

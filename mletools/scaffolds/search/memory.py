@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import prompts
-from ...records import difference
+from ...base import difference
 from ..messages import fenced
 from .data import Expansion, Similar, Unanswered
 from .graph import Details, Graph, Node

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...records.ids import derive_seed
+from ...base.ids import derive_seed
 from ...records.rollout import AnswerNote, Message, Phase, Usage
 from ..interface import Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from .data import Expansion, Plan
 from .graph import Graph, Node
 from .schedulers import drawn, known, pick, puct, rewards

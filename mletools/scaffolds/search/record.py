@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ...records.ids import content_id
+from ...base.ids import content_id
 from ...records.rollout import Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
 from ..episode import NOTHING_RAN
 from .data import Choice

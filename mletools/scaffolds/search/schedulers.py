@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from .graph import Graph, Node
 
 PENALTY = 0.1  # of a branch with all nodes, in units of the reward

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ...records.options import option
+from ...base.options import option
 from ..interface import Job, Settings
 
 Constant = bool | int | float | str

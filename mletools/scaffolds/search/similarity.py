@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 
 DIGITS = 9
 LONGEST = 1500  # characters of a passage

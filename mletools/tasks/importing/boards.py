@@ -4,9 +4,9 @@ import math
 from itertools import islice
 from pathlib import Path
 
+from ...base.csv_files import CsvError, read_rows
+from ...base.errors import RecordError
 from ...grading import check_direction
-from ...records.csv_files import CsvError, read_rows
-from ...records.errors import RecordError
 from ..table import Rejected
 from .columns import header_of
 

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...records.programs import parse_program
+from ...base.programs import parse_program
 from ...records.task import MetricSpec, MetricStyle
 from ..folder import Content
 from ..table import Rejected

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...records import csv_files
+from ...base import csv_files
 from ..table import MISSING, NUMBER, Column, Rejected, csv_bytes, shortest
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")

@@ -8,8 +8,8 @@ reads; a metric of probabilities over several columns of which none is the one -
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from ...base.errors import RecordError
 from ...grading import metrics
-from ...records.errors import RecordError
 from ...records.task import AnswersFormat, MetricSpec, Parse, Scoring, SubmissionFormat
 from ..forms import form_of
 from ..table import Rejected

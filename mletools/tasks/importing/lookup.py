@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ...records.csv_files import CsvError, read_rows
+from ...base.csv_files import CsvError, read_rows
 from ..table import Rejected
 from .columns import header_of, reject_pointer
 

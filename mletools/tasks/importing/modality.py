@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
-from ...records.csv_files import read_rows
+from ...base.csv_files import read_rows
 from ...records.task import Scoring
 from ..folder import Content
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ...records.errors import OptionError
-from ...records.options import option
+from ...base.errors import OptionError
+from ...base.options import option
 from ...records.task import WrittenMetric, WrittenSubmission, WrittenTask
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")

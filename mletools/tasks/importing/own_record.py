@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from ...records.errors import RecordError, ToolError
-from ...records.jsonl import Line, loads, open_input, read_lines
+from ...base.errors import RecordError, ToolError
+from ...base.jsonl import Line, loads, open_input, read_lines
+from ...base.streams import name_of
 from ...records.places import GRADED_WITH
 from ...records.schema import check_fields
-from ...records.streams import name_of
 from ...records.task import (
     AnswersFormat,
     Grading,

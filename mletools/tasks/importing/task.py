@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from ...base import csv_files
+from ...base.errors import RecordError, ToolError
+from ...base.ids import derive_seed
 from ...grading import check_task, metrics, score_bytes
 from ...grading.private_data import task_folder
-from ...records import csv_files
-from ...records.errors import RecordError, ToolError
-from ...records.ids import derive_seed
 from ...records.task import Grading, Task, WrittenData
 from ..draft import TaskDraft
 from ..folder import Content, same, size

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ... import prompts
+from ...base.errors import ToolError
 from ...grading import score_bytes
-from ...records.errors import ToolError
 from ..thresholds import ordered
 from .asking import Faulty, RunScript, Talk
 from .environment import ANSWERS, CEILING, HANDED_IN, Environment, read_environment

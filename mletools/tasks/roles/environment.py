@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from ...records.csv_files import CsvError, read_rows
-from ...records.jsonl import loads
+from ...base.csv_files import CsvError, read_rows
+from ...base.jsonl import loads
 from ...records.task import Grading, Thresholds
 from ..table import csv_bytes
 from ..thresholds import NAMES, Threshold, ordered

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import prompts
-from ...records.jsonl import dumps, loads
+from ...base.jsonl import dumps, loads
 from ..table import shortest
 from ..thresholds import NAMES
 from .asking import Faulty, RunScript, Talk

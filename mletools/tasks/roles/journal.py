@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NotRequired, TypedDict, cast
 
-from ...records.errors import ToolError
-from ...records.jsonl import dumps, loads, read_lines
-from ...records.output import lock
+from ...base.errors import ToolError
+from ...base.jsonl import dumps, loads, read_lines
+from ...base.output import lock
 
 
 class Entry(TypedDict):

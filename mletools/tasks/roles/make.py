@@ -7,7 +7,7 @@ common (`examine`).
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ...records.ids import derive_seed
+from ...base.ids import derive_seed
 from ...records.task import Grading, MetricSpec, Task
 from ..folder import Content, read
 from ..record import Origin, Parts, finish

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from ...base.errors import RecordError
 from ...grading import check_task
 from ...grading.code import box
-from ...records.errors import RecordError
 from ...records.task import Task
 from ...sandbox import Limits, Sandbox
 from ..record import Origin

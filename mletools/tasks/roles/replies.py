@@ -9,8 +9,8 @@ import math
 import re
 from typing import Any
 
-from ...records.jsonl import loads
-from ...records.programs import parse_program
+from ...base.jsonl import loads
+from ...base.programs import parse_program
 from .asking import Faulty
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from ...base.errors import RecordError, ToolError
+from ...base.jsonl import read_files
 from ...records import schema
-from ...records.errors import RecordError, ToolError
-from ...records.jsonl import read_files
 from ...records.task import Task
 from ..tree import spelled_out
 

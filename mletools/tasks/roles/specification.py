@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...base.jsonl import dumps
 from ...grading import metrics
-from ...records.jsonl import dumps
 from ...records.task import SubmissionFormat
 from ..forms import Form, written_as
 from ..thresholds import NAMES

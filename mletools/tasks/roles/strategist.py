@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from ... import prompts
-from ...records.csv_files import CsvError, read_rows
-from ...records.jsonl import dumps
+from ...base.csv_files import CsvError, read_rows
+from ...base.jsonl import dumps
 from ...records.task import Task
 from ..folder import Content, read, size
 from .asking import Faulty, Talk

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from ... import prompts
-from ...records.jsonl import dumps
+from ...base.jsonl import dumps
 from ...records.task import Task
 from .asking import Faulty, Talk
 from .environment import FOLDERS, SAMPLE, TEST, TRAIN, Environment

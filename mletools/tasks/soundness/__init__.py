@@ -8,7 +8,7 @@ covered: duplicates among several tasks.
 
 from collections.abc import Callable, Sequence
 
-from ...records.errors import ToolError
+from ...base.errors import ToolError
 from ..table import Rejected
 from . import difficulty, facts, leaks, page, secrets
 from .case import Case, Skipped, Trial, Trials, read_case

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ...records.errors import RecordError, ToolError
+from ...base.errors import RecordError, ToolError
 from ...records.task import Grading, Provenance, Task
 from ..folder import Content, content_digest, private_files
 from ..table import Rejected

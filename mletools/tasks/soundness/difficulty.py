@@ -7,7 +7,7 @@ whether a model learns from pictures, sounds or texts where a record has no base
 import math
 from typing import Any
 
-from ...records.errors import RecordError
+from ...base.errors import RecordError
 from ...records.task import Thresholds
 from ..thresholds import NAMES, ordered
 from .case import Skipped

@@ -6,7 +6,7 @@ Not covered: targets that are lists, masks or texts, and rows without columns.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...records.csv_files import read_rows
+from ...base.csv_files import read_rows
 from ..baselines import MOST_LEVELS, MOST_TRAINED_ON, numeric, one_thread, scaled
 from ..forms import form_of
 from ..learners import FOLDS, Data, alone, predict

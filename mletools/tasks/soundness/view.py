@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ...records.csv_files import CsvError, delimiter_of, read_rows
+from ...base.csv_files import CsvError, delimiter_of, read_rows
 from ..folder import Content, read
 from .case import Case
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...records.errors import RecordError
+from ...base.errors import RecordError
 from ...records.places import GRADED_WITH
 from ...records.task import Task
 from ..folder import data_digest, private_digest, private_files, write_folder

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ...records.csv_files import CsvError, read_rows
+from ...base.csv_files import CsvError, read_rows
 from ..table import Rejected
 from .leaks import header_of
 from .rows import Key

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
-from ...records.csv_files import CsvError, delimiter_of, read_rows
+from ...base.csv_files import CsvError, delimiter_of, read_rows
 from ..table import Rejected
 
 TABLES = (".csv", ".tsv")

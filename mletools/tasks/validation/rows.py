@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...records.csv_files import CsvError, decoded, read_rows
+from ...base.csv_files import CsvError, decoded, read_rows
 
 Key = tuple[str, ...]
 BATCH = 1000

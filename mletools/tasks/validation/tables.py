@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...records.csv_files import CsvError, read_columns
+from ...base.csv_files import CsvError, read_columns
 from ..table import Rejected, csv_bytes
 from .rows import Key, canonical, canonical_key, rows_of
 from .split import place
