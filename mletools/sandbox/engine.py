@@ -58,7 +58,7 @@ def source_archive() -> bytes:
     root = Path(mletools.__file__).parent
     files = [
         root / "__init__.py",
-        *(root / "records" / name for name in ("__init__.py", "errors.py", "programs.py", "sources.py")),
+        *(root / "base" / name for name in ("__init__.py", "errors.py", "programs.py", "sources.py")),
     ]
     files += [*sorted((root / "sandbox").glob("*.py")), root / "sandbox" / "tables.json"]
     buffer = io.BytesIO()
