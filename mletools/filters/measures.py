@@ -59,6 +59,7 @@ def measured(rollout: Rollout, options: FilterOptions, human_rank: HumanRanks) -
 
 
 def _known(rank: float | None) -> float:
-    """A rank of a task with a leaderboard."""
-    assert rank is not None
+    """A rank of a task with a leaderboard. RecordError: there is none."""
+    if rank is None:
+        raise RecordError("a task with a leaderboard, but no human rank: was this written by mle-grade?")
     return rank
