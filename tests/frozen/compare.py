@@ -41,6 +41,7 @@ DIGESTS, OUTPUTS = HERE / "digests.jsonl", HERE / "outputs.tar.xz"
 VOLATILE = frozenset(
     {
         "duration_s",
+        "tokens_per_s",
         "cpu_s",
         "peak_memory_mb",
         "elapsed_s",
