@@ -47,7 +47,7 @@ class Grader:
     def verdict(
         self, task: Mapping[str, Any], content: Callable[[], bytes] | None, reason: str | None = None
     ) -> dict[str, Any]:
-        """The fields of records.types.Grade but for the reward; without `content` invalid for `reason`.
+        """The fields of records.rollout.Grade but for the reward; without `content` invalid for `reason`.
 
         RecordError: the task's folder is not that of the record, or the metric fails.
         """
