@@ -45,7 +45,7 @@ class Grader:
         return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
 
     def verdict(self, task: Task, content: Callable[[], bytes] | None, reason: str | None = None) -> Graded:
-        """The fields of a Grade but for the reward; without `content` invalid for `reason`.
+        """The fields of records.rollout.Grade but for the reward; without `content` invalid for `reason`.
 
         RecordError: the task's folder is not that of the record, or the metric fails.
         """

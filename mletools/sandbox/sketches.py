@@ -8,6 +8,7 @@ copies with both orders changed, tables of words alone.
 
 import bisect
 import itertools
+import math
 import random
 import struct
 import zlib
@@ -38,7 +39,7 @@ def hashed(values: Iterable[Any], kind: str) -> set[int]:
     different = set(values)
     if kind == "text":
         return {zlib.crc32(value.encode()) for value in different}
-    return {hash(value) & 0xFFFFFFFF for value in different}
+    return {hash(value) & 0xFFFFFFFF for value in different if value == value}  # each NaN would differ
 
 
 def _weight(value: float) -> float:
@@ -169,6 +170,8 @@ def _encode(values: Values, kind: str) -> tuple[Any, ...] | None:
     """The values as such a stream holds them; None: it cannot."""
     if kind == "text":
         return tuple(map(canonical, values))
+    if not all(map(math.isfinite, values)):
+        return None
     if kind in "df":
         return struct.unpack(f"{len(values)}{kind}", struct.pack(f"{len(values)}{kind}", *values))
     top = 1 << (8 * struct.calcsize(kind) - 1)

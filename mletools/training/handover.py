@@ -122,7 +122,7 @@ class HandoverRun(GrpoRun):
         assert engine.engine_dir is not None
         self.engine, self.trainer = engine, TrainerFolder(Path(engine.engine_dir))
         self.pause = pause
-        self._rollouts: dict[int, int] = {}  # by step, of this session
+        self._rollouts: dict[int, int] = {}  # by step, since this process began
         self._waited = 0.0
         self._looked = 0.0
 

@@ -54,6 +54,7 @@ def cluster() -> Iterator[Any]:
     """A head and one more node, one CPU each."""
     if find_spec("ray") is None:
         pytest.skip("needs the [ray] extra")
+    import ray
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args=node_settings())
@@ -61,6 +62,7 @@ def cluster() -> Iterator[Any]:
         made.add_node(**node_settings())
         yield made
     finally:
+        ray.shutdown()  # the cluster refuses to stop under a driver that a failed test left connected
         made.shutdown()
 
 

@@ -446,3 +446,14 @@ def test_a_file_with_too_many_values_to_keep_is_searched_each_time(tmp_path: Pat
     _write_as(home / "data.csv", ROUGH)
     for _ in range(2):
         assert hidden.find_copies({"rough": sketch(ROUGH)}) == [("rough", str(home / "data.csv"), True)]
+
+
+def test_a_table_with_endless_numbers_is_searched_for(tmp_path: Path, monkeypatch: Any) -> None:
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    monkeypatch.setattr(sys, "path", [str(home)])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hidden, "_MOST_KEPT", 2)
+    np.save(home / "whole.npy", np.arange(500, dtype=np.int64))
+    endless = [[float("inf") if at % 2 == 0 else value for at, value in enumerate(row)] for row in ROUGH]
+    assert hidden.find_copies({"endless": sketch(endless)}) == []
