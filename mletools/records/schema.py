@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import (
     Annotated,
@@ -91,7 +91,9 @@ def check(record: AnyRecord, *kinds: str) -> None:
     if kind in ("task", "rollout"):
         path, task = ("", record) if kind == "task" else ("task.", record["task"])
         _check_alternatives(cast(Task, task)["metric"], f"{path}metric")
-    check_places(dict(record))
+    if kind == "rollout":
+        _check_grades(record)
+    check_places(record)
 
 
 def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
@@ -167,6 +169,14 @@ def _alternatives(kind: Any) -> list[Any]:
     if get_origin(kind) in (Union, UnionType):
         return [part for each in get_args(kind) for part in _alternatives(each)]
     return [kind]
+
+
+def _check_grades(record: Mapping[str, Any]) -> None:
+    """RecordError where a rollout or a turn has a grade that calls the submission valid and gives it no score."""
+    for path, holder in (("", record), *((f"turns[{number}].", turn) for number, turn in enumerate(record["turns"]))):
+        grade = holder.get("grade")
+        if grade and grade["valid"] and grade.get("score") is None:
+            raise RecordError(f"{path}grade.score: null, though {path}grade.valid is true")
 
 
 def _check_alternatives(metric: MetricSpec, path: str) -> None:

@@ -74,7 +74,8 @@ def _rank(turn: TurnGrade, whole: Grade) -> float:
     if rule is None or rule == turn_rule:
         return float(rank)
     teams, two = whole["teams"], whole.get("public_teams") is not None
-    assert teams is not None
+    if teams is None:
+        raise RecordError("its grade has a rule of the human rank and no number of teams: grade it again")
     position = turn.get("position")
     if position is None and not two and turn_rule == "dojo":
         position = teams + 1 - round(rank * teams)

@@ -84,6 +84,8 @@ def test_a_wrong_value_is_named_by_its_path() -> None:
             [{"column": "a"}],
             "task.metric.where[0]: has to have column and equals, or column",
         ),
+        (("grade", "score"), None, "grade.score: null, though grade.valid is true"),
+        (("turns", 0, "grade"), {"valid": True}, "turns[0].grade.score: null, though turns[0].grade.valid is true"),
         (("kind",), "rollout", ""),
         (("later",), {"unknown": "fields pass"}, ""),
     ):

@@ -110,7 +110,7 @@ def test_a_duration_holds_the_programs_run() -> None:
     record["execution"] = {"status": "ok", "duration_s": 40.0}
     record["turns"] = [{"action": "solve", "duration_s": 1.5}]
     assert sample_of(record).duration_s == 41.5
-    assert sample_of({**record, "execution": {"status": "none"}}).duration_s == 1.5
+    assert sample_of({**record, "execution": {"status": "no_code", "duration_s": 0.0}}).duration_s == 1.5
     assert sample_of({**record, "settings": {}}).duration_s == 1.5
 
 
@@ -143,7 +143,7 @@ def test_troubles_of_a_rollout() -> None:
     assert sample_of(record).troubles == ()
     assert sample_of({**record, "stop_reason": "context"}).troubles == ("length",)
     assert sample_of({**record, "stop_reason": "budget"}).troubles == ("aborted",)
-    timed = {"execution": {"status": "timeout"}, "grade": {"valid": False}, "stop_reason": "max_turns"}
+    timed = {"execution": {"status": "timeout", "duration_s": 9.0}, "grade": {"valid": False}, "stop_reason": "max_turns"}
     assert sample_of({**record, **timed}).troubles == ("timeout", "max_turns", "invalid")
 
 
