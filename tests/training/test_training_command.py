@@ -312,7 +312,7 @@ def launched(kind: str, folder: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     if kind == "ddp":
         return ("accelerate", "launch", "--multi_gpu", "--num_processes=2", "--mixed_precision=no", grpo), {}
     if kind.startswith("fsdp2"):
-        driver = str(TESTS / "fsdp_on_cpus.py")
+        driver = str(TESTS / "support" / "fsdp_on_cpus.py")
         precision = {"ACCELERATE_MIXED_PRECISION": "no"} if kind == "fsdp2-float32" else {}
         env = {**shipped(), **precision, "FSDP_OBSERVED": str(folder / "observed")}
         return ("torchrun", "--standalone", "--nproc-per-node=2", driver, grpo), env

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 Given = tuple[list[int], list[int], list[float]]
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Player:

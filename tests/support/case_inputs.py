@@ -1,6 +1,6 @@
 """The larger inputs of tests/cases, which builders make: a case's file `records` names one of INPUTS.
 
-To see one, or to run a case by hand: python tests/case_inputs.py NAME
+To see one, or to run a case by hand: python tests/support/case_inputs.py NAME
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from shown_rollouts import codeact, react, single
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def in_turns() -> list[dict[str, Any]]:

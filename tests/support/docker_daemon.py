@@ -2,7 +2,7 @@
 
 Covered: the daemon that DOCKER_HOST names where it has an image for solutions; else, for root with `dockerd` on PATH, a
 daemon in a folder of its own and an image of this machine's Python and libraries; all of it gone at the end. Not
-covered: a bridge network, which no sandbox uses. As a script: `python tests/docker_daemon.py FOLDER` runs such a daemon
+covered: a bridge network, which no sandbox uses. As a script: `python tests/support/docker_daemon.py FOLDER` runs such a daemon
 until it is interrupted, and prints what to set.
 """
 

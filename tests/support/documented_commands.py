@@ -20,7 +20,7 @@ from mletools.run import Run
 from mletools.sandbox.options import SandboxOptions
 from mletools.tasks.importing import own_record
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from options import commands
 
 

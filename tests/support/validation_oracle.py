@@ -5,7 +5,7 @@ which. For log loss, each row to predict is in one of three states: no validatio
 query predicts a batch of unknown rows so that no two states of the batch give the same shown score. Answers come from the
 product's view, grader and rounding; nothing else of the task is read. Other metrics give other figures.
 
-    python tests/validation_oracle.py       the table of docs/security.md
+    python tests/support/validation_oracle.py       the table of docs/security.md
 """
 
 import itertools

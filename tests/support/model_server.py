@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 END = 1
 ROLES = {"system": 2, "user": 3, "assistant": 4, "tool": 5, "developer": 6}
 KNOWN = {
