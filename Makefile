@@ -2,7 +2,7 @@
 #   make demo MODEL=smollm2  the answers of a real language model to two real tables, run and graded (a minute)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)
-# make test   the tests, TEST_JOBS=2 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
+# make test   the tests, TEST_JOBS=3 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make frozen  whether the commands still write what they wrote (minutes; CASES="react graded" for some); frozen-update accepts it
@@ -24,7 +24,7 @@ SEED ?= 0
 DEMO ?= demo$(if $(filter command,$(origin MODEL)),-$(MODEL))
 IMAGE ?= mletools-sandbox
 BASE ?= python:3.11-slim
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 # A file's tests stay together: they share daemons, clusters and folders. tests/conftest.py says which files begin.
 PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=150
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import mostly_slow, records, run_command
 from model_server import completion
 from played import FINISHES, HELP, IDEA, call, cell, command, fenced, program, write_tasks
 
@@ -390,7 +390,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly_slow(CASES, 10))
 def test_each_server_is_met_as_it_is(name: str, serve: Callable[..., Provider], tmp_path: Path) -> None:
     case = CASES[name]
     write_tasks(tmp_path)

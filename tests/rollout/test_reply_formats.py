@@ -43,6 +43,7 @@ def check(turns: list[dict[str, Any]], expected: list[ReplyCase]) -> None:
             assert turn["code"].strip("\n") == case.content, case.name
 
 
+@pytest.mark.slow
 def test_single(folder: Path) -> None:
     expected = cases("single")
     with CaseServer(expected) as server:

@@ -79,7 +79,7 @@ def test_records_are_alike_however_long_programs_took() -> None:
         alike([one], [wrong])
 
 
-@pytest.mark.parametrize("preset", mostly_slow(["rd-agent", "aide", "aira-evo"], 1))
+@pytest.mark.parametrize("preset", mostly_slow(["rd-agent", "aide", "aira-evo"], 0))
 def test_no_model_is_told_what_it_must_not_know_and_the_pipe_takes_it(preset: str, tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     with FaultyServer(searching) as server:

@@ -283,6 +283,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[San
 
 
 def cases() -> list[object]:
+    """Each attack on each backend; by default the first four of a group on some."""
     found: list[object] = []
     for backend in BACKENDS:
         if backend != "bare":
@@ -290,7 +291,8 @@ def cases() -> list[object]:
                 dear = (
                     attack.measured or attack.concurrent or attack.limits.wall_s > 60
                 ) and attack.name not in QUICK_DEAR
-                slow = backend in SLOW or dear
+                first = [each for each in ATTACKS if each.group == attack.group][:4]
+                slow = backend in SLOW or dear or not (attack in first or attack.name in QUICK_DEAR)
                 marks = [pytest.mark.slow] if slow else []
                 found.append(pytest.param(backend, attack, id=f"{backend}-{attack.name}", marks=marks))
     return found

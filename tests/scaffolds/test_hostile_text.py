@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from conftest import mostly_slow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -231,7 +232,7 @@ WORST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", mostly_slow(READERS, 20))
 def test_a_reply_of_anything_is_read_at_once(name: str) -> None:
     check(name, WORST)
 

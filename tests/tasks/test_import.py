@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BIN, records, run_command
+from conftest import BIN, mostly_slow, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
 
 from mletools.grading import check_task, grade, metrics
@@ -590,7 +590,7 @@ def test_the_metric_of_a_table_follows_from_its_target_or_is_asked_for(tmp_path:
     assert task["submission"]["target"] == ["prob_no", "prob_yes"]
 
 
-@pytest.mark.parametrize("name", ["pearson", "kendall_tau", "spearman"])
+@pytest.mark.parametrize("name", mostly_slow(["pearson", "kendall_tau", "spearman"], 1))
 def test_a_table_has_medals_by_a_metric_without_a_value_for_constants(name: str, tmp_path: Path) -> None:
     path = kaggle(tmp_path / "raw") / "train.csv"
     (task,), told = imported(path, "--target", "y", "--metric", name, cwd=tmp_path)
@@ -600,6 +600,7 @@ def test_a_table_has_medals_by_a_metric_without_a_value_for_constants(name: str,
     assert grade(task, folder, (folder / "public" / "sample_submission.csv").read_bytes()).valid
 
 
+@pytest.mark.slow
 def test_every_target_has_values_that_differ_where_constants_have_no_value(tmp_path: Path) -> None:
     lines = [f"{at},{at * 37 % 101},{at * 37 % 101 + at % 5},{at % 7 - at * 37 % 101}" for at in range(101)]
     (tmp_path / "two.csv").write_text("\n".join(["id,x,a,b", *lines]) + "\n")

@@ -42,6 +42,9 @@ from mletools.tasks.summary import Summary
 from mletools.tasks.table import Rejected, generator
 from mletools.tasks.thresholds import leaderboard_thresholds
 
+QUICK = ("tabular",)
+EVERY = [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in MODALITIES]
+
 
 def score_of(challenge, submission):
     return score_bytes(challenge.grading, challenge.answers, submission)
@@ -401,7 +404,7 @@ def test_every_form_of_every_problem_can_be_handed_in():
     assert {key: better[key] for key in seen} == seen
 
 
-@pytest.mark.parametrize("modality", MODALITIES)
+@pytest.mark.parametrize("modality", EVERY)
 def test_files_of_a_challenge(modality):
     challenge = challenge_of(modality, 70)
     public = challenge.public
@@ -467,10 +470,6 @@ class MadeWhenAsked(dict):
 @pytest.fixture(scope="module")
 def made(data):
     return MadeWhenAsked(data)
-
-
-QUICK = ("tabular",)
-EVERY = [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in MODALITIES]
 
 
 @pytest.mark.parametrize("modality", EVERY)

@@ -7,7 +7,7 @@ from conftest import ROOT, mostly_slow
 from validation_oracle import QUERIES, played
 
 
-@pytest.mark.parametrize("digits", mostly_slow([3, 6, 2], quick=1))
+@pytest.mark.parametrize("digits", mostly_slow([3, 6, 2], quick=0))
 def test_so_many_scores_tell_so_many_labels(digits: int, tmp_path: Path) -> None:
     learnt, rows, asked = played(tmp_path, digits)  # which asserts that each label is right
     assert (rows, asked) == (21, 63) and learnt[-1] == rows
