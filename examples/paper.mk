@@ -109,7 +109,7 @@ SMALL_MODEL ?= ../../smollm2
 INNER := $(MAKE)
 all:
 	mkdir -p $(OUT)
-	python3 ../small_model.py $(SMALL_MODEL)
+	python3 ../small_model.py smollm2 $(SMALL_MODEL)
 	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
 	python3 ../competitions.py $(OUT)/bench
 	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- $(INNER) --no-print-directory results

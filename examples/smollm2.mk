@@ -35,4 +35,4 @@ $(OUT)/tasks.jsonl:
 	mle-gen-task -q --source sklearn:iris,diabetes -n 2 --seed $(SEED) -o $@ --resume
 
 $(WEIGHTS)/config.json:
-	python3 $(HERE)/small_model.py $(WEIGHTS)
+	python3 $(HERE)/small_model.py smollm2 $(WEIGHTS)

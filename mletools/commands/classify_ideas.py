@@ -17,7 +17,7 @@ from ..rollout.metered_model import judging
 from ..scaffolds.idea_types import TYPES
 
 BY_MODEL = "Model (--by model)"
-MODEL = "scripted, hf:PATH, or the name of a model that a server at --model-url serves."
+MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model that a server at --model-url serves."
 
 
 @cli.command("mle-classify-ideas", jobs=True, seed=True)

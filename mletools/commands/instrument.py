@@ -14,7 +14,7 @@ from ..rollout.instrumenting import AnswerOptions, ModelInstrumenter, add_report
 from ..rollout.metered_model import judging
 
 LM = "Model (--mode lm)"
-MODEL = "scripted, hf:PATH, or the name of a model at --model-url; not the one in training."
+MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model at --model-url; not the one in training."
 PLAIN = "with --plain-markers a solution can print the reports itself, and earn their credit for nothing"
 
 

@@ -17,8 +17,8 @@ from ..scaffolds.interface import Settings
 from ..tasks.code_metrics import CodeMetricOptions
 
 MODEL = (
-    "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), or the name of a model "
-    "that a server at --model-url serves."
+    "scripted (or scripted:lazy and others), hf:PATH or vllm:PATH (a checkpoint or adapter folder), llama:FILE (a GGUF "
+    "file), or the name of a model that a server at --model-url serves."
 )
 
 EMBEDDING = "embedding"  # a role whose model does not answer

@@ -18,11 +18,16 @@ ENGINES = {
     "scripted": "mletools.simulated:ScriptedModel",
     "hf": "mletools.models.hf:HfModel",
     "vllm": "mletools.models.vllm_engine:VllmModel",
+    "llama": "mletools.models.llama:LlamaModel",
     "http": "mletools.models.http:HttpModel",
 }
 
 # The libraries that an engine needs, and the package extra that installs them.
-EXTRAS = {"hf": (("torch", "transformers"), "train"), "vllm": (("vllm",), "vllm")}
+EXTRAS = {
+    "hf": (("torch", "transformers"), "train"),
+    "vllm": (("vllm",), "vllm"),
+    "llama": (("xllamacpp",), "local"),
+}
 
 
 class ContextExceeded(RecordError):
@@ -144,6 +149,7 @@ class ServerOptions:
     url: str = ""  # with or without /v1; user:password@ is sent, never shown; "": no server
     key_file: str | None = None  # comes before key_env
     key_env: str | None = DEFAULT_KEY  # the variable with the key; None: no key is sent
+    key: str | None = None  # the key itself, before both
     timeout: float = 600.0  # seconds for one answer
     retries: int = 6  # further tries
     backoff: float = 0.5  # seconds before the first of them; each next comes after twice the time
@@ -154,7 +160,8 @@ class ServerOptions:
 
 
 def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64) -> Model:
-    """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, or the name of a model at the `server`.
+    """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, `llama:FILE`, or the name of a model at the
+    `server`.
 
     Only `hf` uses `batch` (sequences at once). ToolError: no `server` for a server's model, an unknown level, a library
     that is not installed.
@@ -162,6 +169,8 @@ def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64) 
     kind, rest = _kind(spec, server)
     if kind == "http":
         return _engine(kind, spec, server)
+    if kind == "llama":
+        return _engine(kind, rest, *([server.structured] if server else []))
     return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
 
 
@@ -170,6 +179,10 @@ def check_model(spec: str, server: ServerOptions) -> None:
     kind, rest = _kind(spec, server)
     if kind == "scripted":
         _engine("scripted", rest).close()
+    elif kind == "llama":
+        from .gguf_header import read_header
+
+        read_header(rest)
     elif kind == "http":
         read_address(server.url, CHAT, "--model-url")
         read_key(server.key_file, server.key_env)
@@ -184,9 +197,15 @@ def _kind(spec: str, server: ServerOptions | None) -> tuple[str, str]:
         if not rest:
             raise ToolError(f"{spec}: {kind} needs a folder or a model's name, e.g. {kind}:runs/policy")
         return kind, rest
+    if kind == "llama":
+        if not rest:
+            raise ToolError(f"{spec}: llama needs a GGUF file, e.g. llama:qwen2.5-coder-0.5b.gguf")
+        return kind, rest
     if not spec:
         raise ToolError("no model: name one, e.g. scripted, hf:PATH, or a model that a server at --model-url serves")
     if server is None or not server.url:
+        if spec.endswith(".gguf"):
+            raise ToolError(f"{spec}: a GGUF file is run as llama:{spec}")
         raise ToolError(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
             " (or name scripted or hf:PATH, which need none)"

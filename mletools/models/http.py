@@ -72,7 +72,7 @@ class Served:
         self._address = read_address(server.url, self.path, self.option)
         self.url = self._address.shown
         key_env = None if self._address.credentials and server.key_env == DEFAULT_KEY else server.key_env
-        self._key = read_key(server.key_file, key_env)
+        self._key = server.key or read_key(server.key_file, key_env)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         self._headers |= self._address.headers(self._key)
         self._pool = wire.pool(self._address.post, server.timeout)

@@ -193,10 +193,10 @@ class JudgeOptions:
     """The sampling and the price of a model that works on records and is not trained."""
 
     temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 0 for hf: and vllm:).", at_least=0
+        "Sampling temperature; 0 is greedy (default: the server's own; 0 for a model on this machine).", at_least=0
     )
     top_p: float | None = option(
-        "Nucleus sampling (default: the server's own; 1 for hf: and vllm:).", above=0, at_most=1
+        "Nucleus sampling (default: the server's own; 1 for a model on this machine).", above=0, at_most=1
     )
     price: tuple[float, float] | None = option(
         "USD per million tokens (default: the server's usage.cost, or the list price).",

@@ -58,10 +58,10 @@ class Price:
 def price_of(model: str, url: str | None) -> Price | None:
     """The newest list price of a provider's model; `url`, or else the model's name, identifies the provider.
 
-    None: the server or the model is not a known provider's, the model runs in this process (`hf:`, `vllm:`, `scripted:`),
-    or it has no price per text token.
+    None: the server or the model is not a known provider's, the model runs on this machine (`hf:`, `vllm:`, `llama:`,
+    `scripted:`), or it has no price per text token.
     """
-    if model.partition(":")[0] in ("hf", "vllm", "scripted"):
+    if model.partition(":")[0] in ("hf", "vllm", "llama", "scripted"):
         return None
     from datetime import datetime
 

@@ -8,6 +8,7 @@ which does not trust that a server kept to the format.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from . import Reply
 
@@ -21,15 +22,24 @@ ALIASES = r"json[_ ]?(?:schema|object|mode)|structured[ _]output|guided[ _](?:js
 
 def response_format(form: str, schema: Mapping[str, object]) -> dict[str, object]:
     """The value of the field; an empty schema, of any object, is a json_object."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if form == "json_object" or not (isinstance(properties, Mapping) and isinstance(required, Sequence)):
+    if form == "json_object" or not _is_whole(schema):
         return {"type": "json_object"}
-    reasoned = {
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": reasoned(schema)}}
+
+
+def reasoned(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with a field for the reasoning before the others; an empty one, of any object, has no others."""
+    if not _is_whole(schema):
+        return {"type": "object"}
+    return {
         **schema,
-        "properties": {REASONING: {"type": "string"}, **properties},
-        "required": [REASONING, *required],
+        "properties": {REASONING: {"type": "string"}, **schema["properties"]},
+        "required": [REASONING, *schema["required"]],
     }
-    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": reasoned}}
+
+
+def _is_whole(schema: Mapping[str, object]) -> bool:
+    return isinstance(schema.get("properties"), Mapping) and isinstance(schema.get("required"), Sequence)
 
 
 def told(content: str, schema: Mapping[str, object]) -> str:

@@ -193,6 +193,10 @@ class EndlessOptions:
                     f"-m {models.model} --follow {folder}: the policy is the folder's: say -m {kind}: alone"
                 )
             return FollowingModel(folder, None, lambda path: models.open(f"{kind}:{path}", batch=batch), waiting, pause)
+        if kind == "llama":
+            raise OptionError(
+                f"-m {models.model} --follow {folder}: llama: loads no published policy, hf: and vllm: do"
+            )
         return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
 
     def tasks(self, run: Run, kind: str, group_size: int) -> "Source | None":

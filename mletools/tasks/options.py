@@ -97,12 +97,14 @@ class TaskOptions:
 class LlmOptions(ModelOptions):
     """The model that writes tasks; `price` is in USD per million tokens (prompt, completion)."""
 
-    model: str | None = option("Name of a model served at --model-url, hf:PATH, or scripted.", flags=("-m", "--model"))
+    model: str | None = option(
+        "Name of a model served at --model-url, hf:PATH, llama:FILE, or scripted.", flags=("-m", "--model")
+    )
     temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 1 for hf: and vllm:).", at_least=0
+        "Sampling temperature; 0 is greedy (default: the server's own; 1 for a model on this machine).", at_least=0
     )
     top_p: float | None = option(
-        "Nucleus sampling (default: the server's own; 1 for hf: and vllm:).", above=0, at_most=1
+        "Nucleus sampling (default: the server's own; 1 for a model on this machine).", above=0, at_most=1
     )
     max_tokens: int = option("Maximum tokens of a reply.", default=16384, at_least=1)
     seeds: tuple[str, ...] = option(

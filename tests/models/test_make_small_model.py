@@ -10,7 +10,7 @@ from conftest import ROOT
 
 
 def make(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "examples" / "small_model.py"), str(folder)]
+    command = [sys.executable, str(ROOT / "examples" / "small_model.py"), "smollm2", str(folder)]
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
 
 
