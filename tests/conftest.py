@@ -33,7 +33,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"))
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"mletools-tests-{os.geteuid()}")
 # Clusters that nobody else on this network may use. Ray reads this when it is imported; without, it writes to the home.
-os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex)
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=uuid.uuid4().hex, RAY_ENABLE_AUTO_CONNECT="0")
 
 # The files of `make test` that take longest, from the longest on: they begin first, so that at the end no worker waits
 # for one of them. Those that mostly wait stand beside those that compute.

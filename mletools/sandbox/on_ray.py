@@ -176,6 +176,8 @@ class RaySandbox(BaseSandbox):
     @contextmanager
     def _counted(self) -> Iterator[None]:
         with self._lock:
+            if self._closed:
+                raise ToolError("the sandbox is closed")
             self._calls += 1
         try:
             yield
