@@ -30,6 +30,9 @@ EXTRAS = {
 }
 
 
+DTYPES = ("float32", "bfloat16")  # of hf: and vllm: on a CPU
+
+
 class ContextExceeded(RecordError):
     """The prompt, or the prompt and `max_tokens` together, exceeds the model's context.
 
@@ -159,19 +162,24 @@ class ServerOptions:
     structured: str = "auto"  # one of structured.CHOICES
 
 
-def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64) -> Model:
+def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64, dtype: str = DTYPES[0]) -> Model:
     """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, `llama:FILE`, or the name of a model at the
     `server`.
 
-    Only `hf` uses `batch` (sequences at once). ToolError: no `server` for a server's model, an unknown level, a library
+    `batch` is how many sequences `hf` samples at once, `dtype` (of DTYPES) what `hf` and `vllm` compute in on a CPU. ToolError: no `server` for a server's model, an unknown level, a library
     that is not installed.
     """
     kind, rest = _kind(spec, server)
     if kind == "http":
         return _engine(kind, spec, server)
-    if kind == "llama":
-        return _engine(kind, rest, *([server.structured] if server else []))
-    return _engine(kind, rest, **({"batch": batch} if kind == "hf" else {}))
+    match kind:
+        case "hf":
+            return _engine(kind, rest, batch=batch, dtype=dtype)
+        case "vllm":
+            return _engine(kind, rest, dtype=dtype)
+        case "llama":
+            return _engine(kind, rest, *([server.structured] if server else []))
+    return _engine(kind, rest)
 
 
 def check_model(spec: str, server: ServerOptions) -> None:

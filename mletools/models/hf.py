@@ -15,7 +15,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
-from . import Reply, Request
+from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
 
@@ -23,11 +23,16 @@ class HfModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
     batch: rows per generation. device: "cpu", "cuda" (default: cuda where there is one). threads: CPU
-    threads for torch (default: torch's own). Raises ToolError when the folder cannot be loaded.
+    threads for torch (default: torch's own). dtype: one of DTYPES, of the arithmetic on a CPU. Raises ToolError when the folder cannot be loaded.
     """
 
     def __init__(
-        self, path: str | Path, batch: int = 64, device: str | None = None, threads: int | None = None
+        self,
+        path: str | Path,
+        batch: int = 64,
+        device: str | None = None,
+        threads: int | None = None,
+        dtype: str = DTYPES[0],
     ) -> None:
         # Idle OpenMP threads spin by default: ten times slower when processes share the cores.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -47,7 +52,10 @@ class HfModel:
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
         self.version = checkpoint.version
-        self._model, self._tokenizer = _load(str(path), checkpoint, self.device)
+        self._model, self._tokenizer = _load(
+            str(path), checkpoint, "bfloat16" if self.device.startswith("cuda") else dtype
+        )
+        self._model = self._model.to(self.device).eval()
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
@@ -211,22 +219,21 @@ def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
     return {token for token in ends | {tokenizer.eos_token_id} if token is not None}
 
 
-def _load(path: str, checkpoint: Checkpoint, device: str) -> tuple[Any, Any]:
+def _load(path: str, checkpoint: Checkpoint, dtype: str) -> tuple[Any, Any]:
     """(model, tokenizer) of the policy in `path`; an adapter is merged where exact."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint.base, dtype=getattr(torch, dtype))
         if checkpoint.adapter is not None:
             model = adapted(model, checkpoint.adapter)
-            if dtype == torch.float32:
+            if dtype == "float32":
                 model = model.merge_and_unload()
         tokenizer = AutoTokenizer.from_pretrained(checkpoint.tokenizer)
     except (OSError, ValueError) as error:
         raise ToolError(f"{path}: cannot be loaded as a language model: {error}") from error
-    return model.to(device).eval(), tokenizer
+    return model, tokenizer
 
 
 def adapted(model: Any, path: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import OptionError
 from ..base.options import Declaration, declarations, option
-from . import Model, ServerOptions, check_model, open_model
+from . import DTYPES, Model, ServerOptions, check_model, open_model
 from .address import DEFAULT_KEY, same_server
 from .prices import Price, price_of, read_price
 from .structured import CHOICES
@@ -132,6 +132,12 @@ class ModelOptions:
         choices=CHOICES,
     )
 
+    dtype: str = option(
+        "Arithmetic of hf: and vllm: on a CPU; bfloat16 is faster on processors with AMX, float32 is a trainer's.",
+        default=DTYPES[0],
+        choices=DTYPES,
+    )
+
     @property
     def fields(self) -> Field:
         """The further fields of the model's requests."""
@@ -139,7 +145,7 @@ class ModelOptions:
 
     def open(self, model: str | None = None, batch: int = 64) -> Model:
         """The model `model` (default: -m) at --model-url. ToolError: it cannot be opened."""
-        return open_model(model or self.model or "", self.server(), batch)
+        return open_model(model or self.model or "", self.server(), batch, self.dtype)
 
     def server(self) -> ServerOptions:
         """The server of the model. OptionError: two keys."""
@@ -156,7 +162,7 @@ class ModelOptions:
 
     def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
         """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""
-        return open_model(model, replace(self._server_of(url, role), fields=joined(role.option)))
+        return open_model(model, replace(self._server_of(url, role), fields=joined(role.option)), dtype=self.dtype)
 
     def open_embeddings(self, model: str, url: str | None, role: KeyOptions) -> "HttpEmbeddings":
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""

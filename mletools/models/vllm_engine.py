@@ -24,7 +24,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
-from . import Reply, Request
+from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
@@ -56,14 +56,14 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 class VllmModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
-    `batch` is 1: use one thread per request. Arithmetic is float32 on a CPU, bfloat16 on a GPU. merge: write an adapter and
+    `batch` is 1: use one thread per request. Arithmetic is bfloat16 on a GPU, `dtype` (one of DTYPES) on a CPU. merge: write an adapter and
     its base as one model, for the engine alone; None: on a CPU, where vLLM is slow with adapters and the sum is exact.
     Raises ToolError when the folder cannot be loaded.
     """
 
     batch = 1
 
-    def __init__(self, path: str | Path, merge: bool | None = None) -> None:
+    def __init__(self, path: str | Path, merge: bool | None = None, dtype: str = DTYPES[0]) -> None:
         for key, value in SETTINGS.items():
             os.environ.setdefault(key, value)
         import vllm  # noqa: F401 before transformers, for the error's message where both are missing
@@ -92,7 +92,7 @@ class VllmModel:
                 _weights(self._checkpoint, self._rank) as model,
                 _tokenizer(self._checkpoint, self._tokenizer) as tokenizer,
             ):
-                self._engine = self._wait(_start(model, tokenizer, self._rank))
+                self._engine = self._wait(_start(model, tokenizer, self._rank, dtype))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
             self._lora = self._load_adapter(self._checkpoint)
         except Exception as error:  # vLLM raises many types
@@ -291,7 +291,7 @@ async def _reload(engine: Any, model: str) -> None:
         raise ToolError("an answer still runs")
 
 
-async def _start(model: str, tokenizer: str, rank: int | None) -> Any:
+async def _start(model: str, tokenizer: str, rank: int | None, dtype: str) -> Any:
     """The engine, bound to the current event loop."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
@@ -300,7 +300,7 @@ async def _start(model: str, tokenizer: str, rank: int | None) -> Any:
     options: dict[str, str | int] = {"dtype": "bfloat16"}
     if current_platform.is_cpu():
         # Chunked prefill of a seeded request crashes vLLM on CPUs (no generator offset).
-        options = {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
+        options = {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}
     if rank is not None:
         options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": MAX_LORAS, "max_cpu_loras": MAX_CPU_LORAS}
     return AsyncLLM.from_engine_args(

@@ -1,0 +1,264 @@
+"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real and on generated tables.
+
+    make small-model MODEL=qwen2.5-coder-0.5b
+    python benchmarks/coder.py tasks                                      # coder/tasks-SET.jsonl below --data
+    python benchmarks/coder.py play VARIANT vllm:qwen2.5-coder-0.5b --set test [--scaffolds single react]
+    python benchmarks/coder.py table                                      # coder.md's tables from the kept rollouts
+    python benchmarks/coder.py compare ONE OTHER --set test               # two variants, differences over tasks
+    python benchmarks/coder.py show VARIANT [NUMBER ...]                  # kept transcripts, to be read
+
+Two sets of tasks, each of 10 real tables (mle-gen-task --source tables) and 10 generated ones: `dev`, on which prompts
+were made and chosen, and `test`, which chose nothing. Every rollout that is counted is kept in
+coder/VARIANT/MODEL-SET-SCAFFOLD.jsonl, without what its task can be made again from. Plays are resumed where they were.
+A rollout counts as readable by its turns: exact as the prompt asks, lenient where one reading is certain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+HERE = Path(__file__).resolve().parent / "coder"
+SEEDS = {"dev": 41, "test": 42}
+SANDBOX = ("--execution-seconds", "60")
+# Options of each scaffold: bounds that an answer of a small model fits into, and rollouts of a task.
+SCAFFOLDS = {
+    "single": ("--max-tokens", "1200", "-g", "2"),
+    "improve": ("--max-answer-tokens", "1200", "-g", "1"),
+    "react": ("--max-turns", "8", "--max-answer-tokens", "1000", "--format", "lenient", "-g", "1"),
+    "codeact": ("--max-turns", "8", "--max-answer-tokens", "1000", "--format", "lenient", "-g", "1"),
+    "memory": ("--max-turns", "4", "--max-answer-tokens", "1000", "--max-traces", "2", "--format", "lenient", "-g", "1"),
+    "search": ("--max-turns", "6", "--max-answer-tokens", "1000", "--max-seconds", "900", "-g", "1"),
+}  # fmt: skip
+
+
+def tasks(data: Path) -> None:
+    """Make both sets."""
+    for name, seed in SEEDS.items():
+        for kind, options in (
+            ("real", ("--source", "tables")),
+            ("generated", ("--source", "tabular", "--samples", "300-600")),
+        ):
+            out = data / f"{kind}-{name}.jsonl"
+            words = [
+                "mle-gen-task",
+                "-q",
+                "-n",
+                "10",
+                *options,
+                "--seed",
+                str(seed),
+                "-j",
+                "2",
+                "-o",
+                str(out),
+                "--resume",
+            ]
+            run(words, data)
+
+
+def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> None:
+    """Play the scaffolds on a set, grade, and keep what counts."""
+    names = [data / f"{kind}-{given.set}.jsonl" for kind in ("real", "generated")]
+    for scaffold in given.scaffolds or SCAFFOLDS:
+        out = data / variant / f"{name_of(model)}-{given.set}-{scaffold}"
+        out.parent.mkdir(exist_ok=True)
+        words = [
+            "mle-rollout",
+            "-q",
+            "-m",
+            model,
+            "--dtype",
+            "bfloat16",
+            "--scaffold",
+            scaffold,
+            *SCAFFOLDS[scaffold],
+            "-j",
+            str(given.jobs),
+        ]
+        words += ["--defaults", "evaluation", "--temperature", str(given.temperature), "--seed", "1", *given.more]
+        if scaffold != "single":
+            words += SANDBOX
+        run([*words, *map(str, names), "-o", f"{out}.rollouts.jsonl", "--resume"], data)
+        source = f"{out}.rollouts.jsonl"
+        if scaffold == "single":
+            run(
+                ["mle-sandbox", "-q", "--timeout", "60", "-j", "2", source, "-o", f"{out}.runs.jsonl", "--resume"], data
+            )
+            source = f"{out}.runs.jsonl"
+        run(["mle-grade", "-q", source, "-o", f"{out}.graded.jsonl", "--resume"], data)
+        kept = HERE / variant / f"{out.name}.jsonl"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        real = {json.loads(line)["id"] for line in names[0].read_text().splitlines()}
+        lines = [without_task(json.loads(line), real) for line in Path(f"{out}.graded.jsonl").read_text().splitlines()]
+        kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def name_of(model: str) -> str:
+    """The model's own name: the file or folder of a specification, without engine and ending."""
+    return Path(model.partition(":")[2]).name.removesuffix(".gguf")
+
+
+def run(words: list[str], data: Path) -> None:
+    done = subprocess.run(words, env={**os.environ, "MLE_DATA": str(data), "OMP_NUM_THREADS": "1"})
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: exit status {done.returncode}")
+
+
+def without_task(record: dict[str, Any], real: set[str]) -> dict[str, Any]:
+    task = record["task"]
+    record["task"] = {
+        "id": task["id"],
+        "source": "real" if task["id"] in real else "generated",
+        "metric": task["metric"]["name"],
+    }
+    for message in record["messages"]:
+        for name in ("token_ids", "prompt_token_ids", "logprobs"):
+            message.pop(name, None)
+    for holder in (record, *record["turns"]):
+        if holder.get("execution"):
+            for name in ("stdout", "stderr"):
+                if isinstance(holder["execution"].get(name), str):
+                    holder["execution"][name] = holder["execution"][name][-2000:]
+    record.pop("lineage")
+    return record
+
+
+def kept(variant: str, model: str = "*", of: str = "*", scaffold: str = "*") -> list[dict[str, Any]]:
+    found = []
+    for path in sorted((HERE / variant).glob(f"{model}-{of}-{scaffold}.jsonl")):
+        stem, of_set, name = path.stem.rsplit("-", 2)
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        found += [{**row, "played": (stem, of_set, name)} for row in rows]
+    return found
+
+
+def measures(record: dict[str, Any]) -> dict[str, float]:
+    """Of a rollout, each between 0 and 1 but for the counts."""
+    reads = [turn["format"]["read"] for turn in record["turns"] if "format" in turn]
+    grade = record.get("grade") or {}
+    return {
+        "exact": reads.count("exact") / len(reads) if reads else 0.0,
+        "readable": (len(reads) - reads.count("none")) / len(reads) if reads else 0.0,
+        "valid": float(bool(grade.get("valid"))),
+        "above median": float(bool(grade.get("above_median"))),
+        "medal": float(bool(grade.get("medal"))),
+        "turns": len(record["turns"]),
+        "programs": sum(bool(turn.get("execution") or turn.get("code")) for turn in record["turns"]),
+        "tokens": record["usage"]["completion_tokens"] or 0,
+        "seconds": record["usage"]["seconds"],
+    }
+
+
+SHARES = ("exact", "readable", "valid", "above median", "medal")
+
+
+def table() -> None:
+    """A line for each variant, model, set and scaffold."""
+    for variant in sorted(path.name for path in HERE.iterdir() if path.is_dir()):
+        groups = defaultdict(list)
+        for row in kept(variant):
+            groups[row["played"]].append(row)
+        rows = []
+        for (model, of, scaffold), group in sorted(groups.items()):
+            found = [measures(row) for row in group]
+            mean = {name: statistics.fmean(each[name] for each in found) for name in found[0]}
+            stops = Counter(row["stop_reason"] for row in group)
+            rows.append(
+                [model, of, scaffold, len(group), *(f"{mean[name]:.0%}" for name in SHARES)]
+                + [f"{mean[name]:.1f}" for name in ("turns", "programs")]
+                + [f"{mean[name]:.0f}" for name in ("tokens", "seconds")]
+                + [", ".join(f"{name} {count}" for name, count in stops.most_common(3))]
+            )
+        heads = ["model", "set", "scaffold", "n", *SHARES, "turns", "programs", "tokens", "seconds", "ended by"]
+        print(f"\n## {variant}\n\n{tabulate(rows, heads, tablefmt='github')}")
+
+
+def compare(one: str, other: str, of: str) -> None:
+    """Differences of two variants on the same tasks: means over tasks, with intervals of 95 % (Student's t)."""
+    rows = []
+    by: dict[str, dict[Any, dict[str, list[dict[str, float]]]]] = {}
+    for name in (one, other):
+        groups: dict[Any, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+        for row in kept(name, of=of):
+            groups[row["played"]][row["task"]["id"]].append(measures(row))
+        by[name] = groups
+    for played in sorted(by[one].keys() & by[other].keys()):
+        before, after = by[one][played], by[other][played]
+        both = sorted(before.keys() & after.keys())
+        line = [played[0], played[2], len(both)]
+        for name in ("exact", "readable", "valid", "above median", "tokens"):
+            gains = [mean_of(after[task], name) - mean_of(before[task], name) for task in both]
+            line.append(interval(gains, 1 if name == "tokens" else 100))
+        rows.append(line)
+    heads = ["model", "scaffold", "tasks", "exact", "readable", "valid", "above median", "tokens"]
+    print(f"{other} less {one}, points of 100 (tokens: tokens)\n\n{tabulate(rows, heads, tablefmt='github')}")
+
+
+def mean_of(rows: Iterable[dict[str, float]], name: str) -> float:
+    return statistics.fmean(row[name] for row in rows)
+
+
+def interval(values: list[float], scale: float) -> str:
+    from scipy.stats import t
+
+    mean = scale * statistics.fmean(values)
+    half = scale * statistics.stdev(values) / math.sqrt(len(values)) * t.ppf(0.975, len(values) - 1)
+    return f"{mean:+.0f} ({mean - half:.0f} to {mean + half:.0f})"
+
+
+def show(variant: str, numbers: list[int], given: argparse.Namespace) -> None:
+    rows = kept(variant, of=given.set, scaffold=given.scaffolds[0] if given.scaffolds else "*")
+    for number in numbers or range(len(rows)):
+        row = rows[number]
+        print(
+            f"\n{'=' * 100}\n{number} {row['played']} {row['task']} {row['stop_reason']} grade {row.get('grade', {}).get('reason')}"
+        )
+        for message in row["messages"]:
+            if message["role"] != "system":
+                print(f"---- {message['role']}\n{message['content'][: given.characters]}")
+        if row["played"][2] == "single":
+            execution = row.get("execution") or {}
+            print("----", execution.get("status"), (execution.get("stderr") or "")[-600:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "show"))
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--data", type=Path, default=Path("runs/coder"))
+    parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
+    parser.add_argument("--scaffolds", nargs="*", choices=tuple(SCAFFOLDS))
+    parser.add_argument("--jobs", "-j", type=int, default=16)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--characters", type=int, default=3000)
+    parser.add_argument("--more", nargs=argparse.REMAINDER, default=[], help="further options of mle-rollout, last")
+    given = parser.parse_args()
+    data = given.data.resolve()
+    data.mkdir(parents=True, exist_ok=True)
+    match given.what:
+        case "tasks":
+            tasks(data)
+        case "play":
+            play(data, *given.words, given)
+        case "table":
+            table()
+        case "compare":
+            compare(*given.words, given.set)
+        case "show":
+            show(given.words[0], [int(word) for word in given.words[1:]], given)
+
+
+if __name__ == "__main__":
+    main()
