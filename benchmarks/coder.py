@@ -75,7 +75,7 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
         out = data / variant / f"{name_of(model)}-{given.set}-{scaffold}"
         out.parent.mkdir(exist_ok=True)
         words = [
-            "mle-rollout",
+            given.rollout,
             "-q",
             "-m",
             model,
@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("runs/coder"))
     parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
     parser.add_argument("--scaffolds", nargs="*", choices=tuple(SCAFFOLDS))
+    parser.add_argument("--rollout", default="mle-rollout", help="the command, of the environment with the engine")
     parser.add_argument("--jobs", "-j", type=int, default=16)
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--characters", type=int, default=3000)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TESTS
+from conftest import SUPPORT
 from dear_submissions import FILES, ROWS, TASKS, cases, fillings
 
 from mletools.grading import Invalid, score_bytes
@@ -58,7 +58,7 @@ for metric, filling, form in json.loads(sys.argv[2]):
 
 def check(wanted: list[tuple[str, str, str]]) -> list[str]:
     """The verdicts on these submissions, none of which may have been dear."""
-    asked = [sys.executable, "-c", GRADE, str(TESTS), json.dumps(wanted)]
+    asked = [sys.executable, "-c", GRADE, str(SUPPORT), json.dumps(wanted)]
     done = subprocess.run(asked, capture_output=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr.decode()
     verdicts = []

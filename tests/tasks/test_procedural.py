@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 from challenge_builders import challenge_of, rule_of
-from conftest import ROOT, TESTS, mostly_slow, records, run_command
+from conftest import ROOT, SUPPORT, TESTS, mostly_slow, records, run_command
 
 import mletools
 from mletools.base.ids import derive_seed
@@ -526,7 +526,7 @@ for modality in {modalities!r}:
 @pytest.mark.slow
 def test_files_do_not_depend_on_the_kind_of_processor():
     """The same bytes with the wide vector instructions of numpy and OpenBLAS and without."""
-    code = DIGESTS.format(paths=[str(TESTS)], modalities=MODALITIES)
+    code = DIGESTS.format(paths=[str(TESTS), str(SUPPORT)], modalities=MODALITIES)
     poor = {"NPY_DISABLE_CPU_FEATURES": _optional_features(), "OPENBLAS_CORETYPE": "Nehalem"}
     outputs = []
     for environment in ({}, poor):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import scripted_server as scripted
-from conftest import TESTS, mostly_slow, records, run_command
+from conftest import SUPPORT, TESTS, mostly_slow, records, run_command
 from role_options import options
 from scripted_server import Cut, Raw, RoleServer, good
 
@@ -794,7 +794,7 @@ def test_a_killed_run_goes_on_without_paying_again(place: Path, serve: Any) -> N
         drop(handler)
 
     server = serve(developer=[broken, scripted.generator], evaluator=[Raw(kill), scripted.evaluator])
-    code = KILLED.format(paths=[str(TESTS)], url=server.url, place=str(place))
+    code = KILLED.format(paths=[str(TESTS), str(SUPPORT)], url=server.url, place=str(place))
     children.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE))
     assert children[0].wait(timeout=100) == -signal.SIGKILL, children[0].stderr.read().decode()  # type: ignore[union-attr]
     with open(place / "data/roles/journal.jsonl", "ab") as file:
