@@ -96,6 +96,7 @@ check: $(READY)
 	$(BIN)/python docs/make_tasks.py --check
 	$(BIN)/python docs/make_instrument.py --check
 	$(BIN)/python docs/make_hostile.py --check
+	$(BIN)/python docs/make_metrics.py --check
 
 docs: $(READY)
 	$(BIN)/python docs/make_schemas.py
@@ -105,6 +106,7 @@ docs: $(READY)
 	$(BIN)/python docs/make_tasks.py
 	$(BIN)/python docs/make_instrument.py
 	$(BIN)/python docs/make_hostile.py
+	$(BIN)/python docs/make_metrics.py
 
 # Its theme prints an advertisement of its successor unless the variable is set.
 site: $(READY)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mletools.grading.metrics import METRICS
 from mletools.scaffolds import IN_TURNS
 
 ROOT = Path(__file__).parent.parent
@@ -19,7 +20,7 @@ INTRO = """# Commands
 | `mle-rollout` | tasks | lets a model solve them in one answer or in turns: `scripted`, `hf:PATH`, or any OpenAI-compatible server | rollouts |
 | `mle-instrument` | rollouts | makes each program report its progress, for partial credit | rollouts |
 | `mle-sandbox` | rollouts | runs each program in isolation and keeps its submission | rollouts |
-| `mle-grade` | rollouts | scores with one of 74 metrics; ranks among teams or thresholds; medals; rewards | rollouts |
+| `mle-grade` | rollouts | scores with one of [{METRICS} metrics](metrics.md); ranks among teams or thresholds; medals; rewards | rollouts |
 | `mle-filter` | rollouts, tasks | selects rollouts worth training on, and with `--tasks` the tasks without leaks and flaws; every drop has a reason | rollouts, tasks |
 | `mle-train-sft` | rollouts | fine-tunes a model on its own messages, or creates a tiny one | train steps |
 | `mle-train-grpo` | rollouts | trains a policy on the rewards by reinforcement learning | train steps |
@@ -31,7 +32,7 @@ All commands follow the same rules. They read files or standard input. `-o FILE`
 only `--force` replaces it. `--resume` continues after a kill. `--dry-run` checks options and input and touches no
 server, sandbox or file. `-j` never changes a result. `| head` ends the pipe quietly. The tool's own failures exit with
 code 1; agents' failures are records. A pipe fails at its end when any of its commands failed or was killed, with and
-without `pipefail` ([streams](records.md#streams)). [records.md](records.md) lists every field,
+without `pipefail` ([streams](records.md#streams)). [fields.md](fields.md) lists every field,
 [cookbook.md](cookbook.md) does ten real jobs as pipes.
 
 Shell completion covers the options, choices and files of every command; each command has a man page:
@@ -64,7 +65,7 @@ def page() -> str:
     assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
         "docs/make_cli.py: ORDER is not bin/"
     )
-    parts = [INTRO]
+    parts = [INTRO.replace("{METRICS}", str(len(METRICS)))]
     for name in names:
         parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
         if name == "mle-gen-task":

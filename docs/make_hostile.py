@@ -11,6 +11,7 @@ sys.path.insert(0, str(DOCS.parent / "tests" / "support"))
 
 from dear_submissions import FILES, TASKS, fillings  # noqa: E402
 
+from mletools.grading.metrics import METRICS  # noqa: E402
 from mletools.grading.parsing import LIMITS, NO_LIMIT  # noqa: E402
 
 BEGIN, END = "<!-- hostile submissions -->\n", "<!-- end of hostile submissions -->\n"
@@ -22,7 +23,9 @@ PAIRS = {
 
 
 def table() -> str:
-    """The tables as Markdown."""
+    """The tables as Markdown. SystemExit: a metric has no task in them."""
+    if without := sorted(METRICS.keys() - TASKS.keys()):
+        sys.exit(f"{', '.join(without)}: to be added to TASKS of tests/support/dear_submissions.py")
     lines = ["| cells | metrics | filled with | verdict |", "|---|---|---|---|"]
     for kind, limit in LIMITS.items():
         of_kind = {name: task for name, task in TASKS.items() if task.kind == kind}

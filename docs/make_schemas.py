@@ -1,4 +1,5 @@
-"""Writes schemas/*.json from the types of mletools/records; with --check says which are out of step.
+"""Writes schemas/*.json and the tables of docs/fields.md from the types of mletools/records; with --check says which are
+out of step.
 
     python docs/make_schemas.py [--check]
 
@@ -18,6 +19,12 @@ import msgspec
 from mletools.records import common, report, rollout, schema, task, training
 
 FOLDER = Path(__file__).parents[1] / "schemas"
+TABLES = Path(__file__).parent / "fields.md"
+TABLES_BEGIN = """# Fields of the records
+
+Written by `make docs` from the types in `mletools/records`, as the schemas are. A field marked with ? may be absent. What the
+fields are for: [records.md](records.md).
+"""
 MODULES = (common, task, rollout, training, report)
 ALTERNATIVES = {"MetricSpec": schema.METRICS, "RowCondition": schema.CONDITIONS}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -67,10 +74,48 @@ def _order(name: str) -> list[str]:
     return list(kind.__annotations__)
 
 
+def tables() -> str:
+    """The fields of every kind of record and of the objects in them, a table each."""
+    parts: dict[str, dict[str, Any]] = {}
+    for kind in schema.KINDS:
+        parts |= {name: part for name, part in document(kind)["$defs"].items() if "properties" in part}
+    whole = {name for name in parts if "kind" in parts[name]["properties"]}
+    lines = [TABLES_BEGIN]
+    for name in sorted(parts, key=lambda name: (name not in whole, name)):
+        part = parts[name]
+        lines += [f"\n## {name}\n"]
+        lines += [f"{' '.join(part['description'].split())}\n"] if part.get("description") else []
+        lines += ["| field | value | meaning |", "|---|---|---|"]
+        for field, value in part["properties"].items():
+            optional = "" if field in part["required"] else "?"
+            meaning = value.get("description", "").replace("|", "\\|")
+            lines += [f"| `{field}`{optional} | {_value(value, parts)} | {meaning} |"]
+    return "\n".join(lines) + "\n"
+
+
+def _value(part: dict[str, Any], parts: dict[str, Any]) -> str:
+    """What a field holds, in words."""
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})" if name in parts else name
+    if "anyOf" in part:
+        return " or ".join(dict.fromkeys(_value(each, parts) for each in part["anyOf"]))
+    if "enum" in part:
+        return ", ".join(f"`{json.dumps(value)}`" for value in part["enum"])
+    if "const" in part:
+        return f"`{json.dumps(part['const'])}`"
+    kind = part.get("type", "anything")
+    if kind == "array":
+        return f"list of {_value(part['items'], parts)}" if part.get("items") else "list"
+    if kind == "object" and isinstance(part.get("additionalProperties"), dict):
+        return f"object of {_value(part['additionalProperties'], parts)}"
+    return {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(kind, kind)
+
+
 def main() -> None:
     wrong = []
-    for kind in schema.KINDS:
-        path, text = FOLDER / f"{kind}.json", json.dumps(document(kind), indent=2) + "\n"
+    files = {FOLDER / f"{kind}.json": json.dumps(document(kind), indent=2) + "\n" for kind in schema.KINDS}
+    for path, text in {**files, TABLES: tables()}.items():
         if not path.exists() or path.read_text() != text:
             wrong.append(path.name)
             if "--check" not in sys.argv:

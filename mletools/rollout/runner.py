@@ -21,6 +21,7 @@ from ..base.jsonl import Line
 from ..base.options import option
 from ..base.tape import Tapes
 from ..grading import RunCode
+from ..records import schema
 from ..records.rollout import Message, Policy, Rollout
 from ..records.task import Task
 from ..run import Run
@@ -346,6 +347,7 @@ class Runner:
                     note_sent(record, environment.sent)
                     if reason is not None:
                         record["no_validation"] = reason
+                    self._check(record)
                     if self.run.keep_order or self.batch > 1:
                         kept.append(played)
                     else:
@@ -353,6 +355,13 @@ class Runner:
         except RecordError as error:
             return [], error
         return kept, None
+
+    def _check(self, record: Rollout) -> None:
+        """ToolError where a scaffold, which may be anyone's, has made a record that no other command would read."""
+        try:
+            schema.check(record, "rollout")
+        except RecordError as error:
+            raise ToolError(f"--scaffold {self.options.scaffold} has made a record that is none: {error}") from error
 
     def _without_validation(self, job: Job[Any], reason: str) -> Job[Any]:
         """The job as it is played on a task of which no rows can be held out. RecordError: the scaffold needs scores."""

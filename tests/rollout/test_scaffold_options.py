@@ -88,6 +88,14 @@ def test_a_scaffold_in_a_file_is_played_with_its_own_options(tmp_path: Path) -> 
             record["scaffold"] == "own.py:Once" and record["stop_reason"] == "max_turns" and len(record["turns"]) == 2
         )
     assert ids[0] == ids[1] != ids[2]  # the text of the file counts for the id
+    own = OWN.format(name="number_of_it")
+    assert "yield episode.record(" in own
+    (tmp_path / "own.py").write_text(
+        own.replace("yield episode.record(", "episode.turns[0]['action'] = 5\n            yield episode.record(")
+    )
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and done.stdout.strip() in (b"", b"{")
+    assert b"own.py:Once has made a record that is none: turns[0].action: Expected `str`, got `int`" in done.stderr
 
 
 @pytest.mark.parametrize(

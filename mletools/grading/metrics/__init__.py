@@ -49,7 +49,7 @@ def find(name: str) -> Metric:
 
         near = difflib.get_close_matches(name, METRICS, 3)
         suggestion = f"did you mean {' or '.join(near)}? " if near else ""
-        raise RecordError(f"unknown metric {name!r}; {suggestion}mle-grade --list-metrics prints all {len(METRICS)}")
+        raise RecordError(f"unknown metric {name!r}; {suggestion}mle-grade --list-metrics prints all")
     return METRICS[name]
 
 

@@ -143,7 +143,7 @@ def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
         yield from (" ", (medal, MEDALS.get(medal, "")))
     yield ", above the median" if grade.get("above_median") else ", not above the median"
     if grade.get("position") is not None:
-        yield f", position {grade['position']} of {grade.get('teams')}"
+        yield f", position {grade['position']}" + (f" of {grade['teams']}" if grade.get("teams") else "")
     if grade.get("human_rank") is not None:
         yield f", human rank {grade['human_rank']:.3f}"
 
