@@ -52,7 +52,7 @@ def test_a_model_that_cannot_be_opened(spec: str, message: str) -> None:
 
 
 def test_a_missing_library_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "engine_without_torch.py").write_text("def Engine(path, batch):\n    import torch\n")
+    (tmp_path / "engine_without_torch.py").write_text("def Engine(path, batch, dtype):\n    import torch\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(open_model.__globals__["ENGINES"], "hf", "engine_without_torch:Engine")
