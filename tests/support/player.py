@@ -72,11 +72,11 @@ def hf(path: str, **options: Any) -> Any:
     return engine
 
 
-def vllm(path: str) -> Any:
+def vllm(path: str, **options: Any) -> Any:
     from mletools.models import vllm_engine
 
     if not _kept:
-        _kept.append(vllm_engine.VllmModel(path))
+        _kept.append(vllm_engine.VllmModel(path, **options))
         generate = _kept[0]._engine.generate
 
         async def generated(*arguments: Any, **more: Any) -> Any:
