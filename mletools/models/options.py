@@ -133,7 +133,7 @@ class ModelOptions:
     )
 
     dtype: str = option(
-        "Arithmetic of hf: and vllm: on a CPU; bfloat16 is faster on processors with AMX, float32 is a trainer's.",
+        "Arithmetic of hf: and vllm: on a CPU; float32 is a trainer's, bfloat16 for processors that compute in it (AMX).",
         default=DTYPES[0],
         choices=DTYPES,
     )

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: sampling wi
 pytest.importorskip("transformers", reason="transformers is not installed: sampling with it is not tested")
 
 from mletools.base.errors import RecordError, ToolError  # noqa: E402
-from mletools.models import Request  # noqa: E402
+from mletools.models import DTYPES, Request, open_model  # noqa: E402
 from mletools.models.hf import HfModel, RowSampler, distribution, invert, prompt_ids  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
@@ -343,3 +343,11 @@ def test_an_endless_run_goes_on_without_a_task_that_does_not_fit(folder: Path, s
         cwd=short_and_long, check=False,
     )  # fmt: skip
     assert none.returncode == 1 and "--forever: every task was refused" in none.stderr.decode()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_arithmetic_on_a_cpu_is_what_was_asked_for(folder: Path, dtype: str) -> None:
+    model: Any = open_model(f"hf:{folder}", dtype=dtype)
+    assert {str(weights.dtype) for weights in model._model.parameters()} == {f"torch.{dtype}"} or model.device != "cpu"
+    (reply,) = model.sample([Request([{"role": "user", "content": "hi"}], seed=1, max_tokens=4)])
+    assert len(reply.token_ids) == len(reply.logprobs) > 0

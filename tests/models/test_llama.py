@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from played import made_task
 
 from mletools.base.errors import ToolError
-from mletools.models import ContextExceeded, Request, check_model, open_model
+from mletools.models import ContextExceeded, Request, ServerOptions, check_model, open_model
 from mletools.models.gguf_header import read_header
 
 pytest.importorskip("xllamacpp", reason="needs the [local] extra")
@@ -117,8 +117,7 @@ def test_json_is_kept_to_its_schema_unless_it_is_trained_on(model: Any, file: Pa
     assert whole
     (free,) = model.sample([asked(schema=schema, training=True)])
     assert free.prompt_token_ids == prompt_of("hi")
-    off = open_model(f"llama:{file}", None)
-    off._json = False
+    off = open_model(f"llama:{file}", ServerOptions(structured="off"))
     assert off.sample([asked(schema=schema)])[0].prompt_token_ids == prompt_of("hi")
     off.close()
 
