@@ -6,8 +6,9 @@
 The models are Qwen2's architecture with random weights; rollouts are random tokens with random rewards, a group's prompt as
 long for all its members. TRL gets them through rollout_func, which is how it takes rollouts that it did not sample; both
 sides take optimiser steps on the same rows in the same order, in micro-batches of as many rows, on the ratio 1, under
-the settings that mle-train-grpo gives to TRL (bfloat16 and gradient checkpointing on a GPU, float32 on a CPU). The third
-row bounds micro-batches by tokens instead: as many as --micro-batch of the longest rows hold.
+the settings that mle-train-grpo gives to TRL (bfloat16 and gradient checkpointing on a GPU, float32 on a CPU).
+--micro-tokens bounds micro-batches by tokens instead: as many as --micro-batch of the longest rows hold. A CPU packs rows
+always and a GPU with --varlen, and only packed rows share a prompt.
 
 Each measurement is a process of its own, and the sides take turns, in reverse order every other time. Tokens are those of
 prompts and completions without padding, over the wall time of --steps optimiser steps that follow --warmup ones;
@@ -51,7 +52,9 @@ SIZES = {
 CONTEXT = 40960
 SIDES = {
     "trl": "TRL", "rows": "ours", "separate": "ours, --no-share-prefix", "tokens": "ours, --micro-tokens {}",
+    "varlen": "ours, --varlen", "varlen_tokens": "ours, --varlen --micro-tokens {}",
 }  # fmt: skip
+CPU_SIDES, GPU_SIDES = list(SIDES)[:4], ["trl", "rows", "tokens", "varlen", "varlen_tokens"]
 SHORTEST, LONGEST = 50, 1200  # tokens of a completion
 LENGTHS = {
     "ragged": "log-normal, median 250, 50 to 1200",
@@ -126,11 +129,12 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
             self.parameters = sum(weight.numel() for weight in trainer.model.parameters())
 
     longest = max(len(prompt) + len(completion) for group in groups for prompt, completion, _ in group)
-    by_tokens = given.side == "tokens"
+    by_tokens = given.side.endswith("tokens")
     options = GrpoOptions(
         loss_type=given.loss_type, mismatch="off", lora_rank=given.rank, lora_alpha=max(1, 2 * given.rank), groups_per_step=given.groups,
         micro_batch=10**6 if by_tokens else given.micro_batch, micro_tokens=given.micro_batch * longest if by_tokens else None,
         save_steps=10**9, learning_rate=1e-6, share_prefix=given.side != "separate",
+        varlen=given.side.startswith("varlen"),
     )  # fmt: skip
     samples = [
         Sample(
@@ -286,7 +290,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", choices=SIZES, help="default: what fits the machine")
     parser.add_argument("--ranks", nargs="*", type=int, default=[16, 0], help="of LoRA; 0 trains all weights")
     parser.add_argument("--lengths", nargs="*", choices=LENGTHS, default=list(LENGTHS))
-    parser.add_argument("--sides", nargs="*", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--sides", nargs="*", choices=SIDES, help="default: those that differ on the machine")
     parser.add_argument("--groups", type=int, help="a step; default 4, 16 on a GPU")
     parser.add_argument("--loss-type", default="dapo")
     numbers = {"repeats": 3, "steps": 5, "warmup": 2, "group-size": 8, "micro-batch": 8, "threads": 1, "seed": 0}
@@ -309,6 +313,7 @@ def main() -> None:
 
     cuda = torch.cuda.is_available()
     given.groups = given.groups or (16 if cuda else 4)
+    given.sides = given.sides or (GPU_SIDES if cuda else CPU_SIDES)
     where = torch.cuda.get_device_name() if cuda else f"a CPU, {given.threads} threads of PyTorch"
     print(f"On {where}; torch {torch.__version__}. {given.groups} groups of {given.group_size} a step, --micro-batch "
           f"{given.micro_batch}, {given.loss_type}; medians of {given.repeats} (least to most).")  # fmt: skip

@@ -25,6 +25,7 @@ import msgspec
 from ..base.errors import RecordError
 from ..base.jsonl import JsonObject
 from ..base.output import AnyRecord
+from ..base.typed import convert
 from .common import Reject
 from .places import check_places
 from .report import Comparison, Summary
@@ -78,7 +79,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
         writer = " or ".join(WRITERS[k] for k in kinds)
         raise RecordError(f"no {wanted} record (kind is {kind!r}): was this written by {writer}?")
     try:
-        msgspec.convert(record, KINDS[kind])
+        convert(record, KINDS[kind])
     except msgspec.ValidationError as error:
         missing = _MISSING.match(str(error))
         if missing is None:
@@ -104,7 +105,7 @@ def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tu
     """
     incomplete, known = _incomplete(kind, (*parts, *free))
     try:
-        msgspec.convert(fields, incomplete)
+        convert(fields, incomplete)
     except msgspec.ValidationError as error:
         raise RecordError(_wrong(error, kind)) from None
     for prefix, part in (("", fields), *((f"{name}.", fields.get(name, {})) for name in parts)):

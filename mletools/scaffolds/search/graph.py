@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict, TypeVar
 
-import msgspec
-
 from ...base.errors import ToolError
 from ...base.jsonl import dumps, loads
+from ...base.typed import convert
 from ...records.rollout import (
     AnswerNote,
     Choosing,
@@ -243,7 +242,7 @@ class Graph:
         self._file.close()
 
     def _index(self, details: Details, offset: int) -> None:
-        node = msgspec.convert(details, Node)
+        node = convert(details, Node)
         self.nodes.append(node)
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
