@@ -106,7 +106,8 @@ class Cell(HandedOut):
 class Session(Protocol):
     """A Python interpreter in a sandbox of its own, from `Sandbox.session` to `close`.
 
-    Cells run one at a time. `close` may be called from any thread; a cell that is running then ends as killed.
+    Cells run one at a time. `close` may be called from any thread; a cell that is running then raises ToolError, for what
+    ends with its session is no failure of the cell.
     """
 
     protections: dict[str, bool]

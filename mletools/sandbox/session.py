@@ -120,7 +120,7 @@ class LocalSession(BaseSession):
             if cell.stopped_for is not None:
                 return cell.stopped_for
             return "ok" if cell.ok else "memory" if killed_for_memory else "error"
-        if self._closing or not self._fit:
+        if not self._fit:
             return "killed"
         if killed_for_memory or (self._server.cgroup is None and self._seen.over_memory):
             return "memory"

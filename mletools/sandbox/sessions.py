@@ -4,7 +4,6 @@ Covered: one cell at a time, `close` from any thread, sessions that end with the
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
@@ -51,15 +50,14 @@ class BaseSession:
         with self._turn:
             if self._closing or self._over:
                 raise ToolError("this session is over: open another")
-            began = time.monotonic()
             try:
                 cell = self._run(kind, text, wall_s)
             except ToolError:
                 self._over, self._fit = True, False
                 if not self._closing:
                     raise
-                problems = dict.fromkeys(self.declared, "the session was closed")
-                return Cell("killed", b"", time.monotonic() - began, False, {}, problems)
+            if self._closing:  # whatever came of the cell, it was not left alone to its end
+                raise ToolError("the session was closed while a cell ran")
             self._over = not cell.alive
             return cell
 

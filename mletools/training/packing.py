@@ -13,6 +13,7 @@ attention.
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -173,6 +174,12 @@ def _sequences(blocks: tuple[Block, ...], device: torch.device) -> _Sequences:
     return _Sequences(torch.cat(keys).to(device), ends(queries), ends(lengths), max(queries), max(lengths))
 
 
+@functools.cache
+def _asks_for_groups(kernel: Callable[..., Any]) -> bool:
+    """Whether the kernel wants to be told of fewer heads of keys than of queries; torch 2.11's takes them as they come."""
+    return "enable_gqa" in inspect.signature(kernel).parameters
+
+
 def _varlen(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, blocks: tuple[Block, ...], scale: float | None
 ) -> torch.Tensor:
@@ -180,11 +187,12 @@ def _varlen(
     from torch.nn.attention.varlen import varlen_attn
 
     found = _sequences(blocks, query.device)
+    grouped = {"enable_gqa": query.size(1) != key.size(1)} if _asks_for_groups(varlen_attn) else {}
     # norms of queries and keys leave autocast's type; the kernel wants one
     queries, keys, values = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
     result = varlen_attn(
         queries.contiguous(), keys[found.keys], values[found.keys], found.query_ends, found.key_ends, found.longest_query,
-        found.longest_key, scale=scale, window_size=(-1, 0), enable_gqa=queries.size(1) != keys.size(1),
+        found.longest_key, scale=scale, window_size=(-1, 0), **grouped,
     )  # fmt: skip
     assert isinstance(result, torch.Tensor)
     return result.unsqueeze(0)
@@ -218,27 +226,25 @@ def mask(*positional: Any, **settings: Any) -> Any:
     return None if _packing else sdpa_mask(*positional, **settings)
 
 
-def supported(model: Any) -> bool:
-    """Set the model up for packed rows and try it on a few tokens; False, and the model as it was, where they differ."""
+def refusal(model: Any) -> str | None:
+    """Set the model up for packed rows and try it on a few tokens; why it cannot have them, and then it is as it was."""
     text = model.config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    if text._attn_implementation != "sdpa" or kinds != {"full_attention"} or _sliding(text):
-        return False
+    if text._attn_implementation != "sdpa":
+        return f"its attention is {text._attn_implementation}, not sdpa"
+    if kinds != {"full_attention"} or _sliding(text):
+        return "its layers do not all attend to all earlier tokens"
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
     try:
         model.set_attn_implementation(NAME)
-        if _same(model, text.vocab_size):
-            return True
-    except (
-        ImportError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # no such kernel, or arguments that do not reach attention
-        pass
-    model.set_attn_implementation("sdpa")
-    return False
+        why = None if _same(model, text.vocab_size) else "a trial of packed rows gave other numbers"
+    except (ImportError, TypeError, ValueError, RuntimeError) as error:  # no such kernel; arguments are not passed on
+        said = (str(error).strip() or "nothing said").splitlines()[0][:200]
+        why = f"a trial of packed rows failed: {type(error).__name__}: {said}"
+    if why is not None:
+        model.set_attn_implementation("sdpa")
+    return why
 
 
 def _sliding(config: Any) -> bool:

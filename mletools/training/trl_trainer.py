@@ -57,10 +57,9 @@ class RecordedTrainer(GRPOTrainer):
         super().__init__(**trl)
         require_of_trl(self, _FIELDS)
         self.aux_loss_enabled = False  # of experts, it would depend on how the step is cut
-        if layout.pack and not packing.supported(self.accelerator.unwrap_model(self.model)):
-            say(
-                "this model's rows are padded, and each computes its prompt anew: a trial of packed rows gave other numbers"
-            )
+        why = packing.refusal(self.accelerator.unwrap_model(self.model)) if layout.pack else None
+        if why is not None:
+            say(f"this model's rows are padded, and each computes its prompt anew: {why}")
             self.layout = replace(layout, pack=False, share=False)
         if (
             layout.tokens is not None and self.accelerator.num_processes > 1

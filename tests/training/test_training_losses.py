@@ -294,21 +294,18 @@ def test_loss_and_gradient_are_the_same_where_a_prompt_is_computed_once(
 def test_attention_in_one_call_without_padding_gives_the_same_loss_and_gradient(
     torch, model, tmp_path, monkeypatch, share: bool
 ) -> None:
-    """What a GPU does with --varlen; in the kernel's place its definition, sequence by sequence."""
+    """What a GPU does with --varlen; in the kernel's place its definition, with the arguments of torch 2.11 and of 2.13."""
     from mletools.training import packing
     from mletools.training.microbatches import Layout
 
     calls = []
 
-    def varlen_attn(
-        query, key, value, query_ends, key_ends, longest_query, longest_key, *, scale, window_size, enable_gqa
-    ):
+    def attended(query, key, value, query_ends, key_ends, longest_query, longest_key, *, scale, window_size):
         assert query.dtype == key.dtype == value.dtype and query.is_contiguous() and query_ends.dtype == torch.int32
         assert window_size == (-1, 0) and len(query_ends) == len(key_ends) and query_ends[-1] == len(query)
         assert longest_query == query_ends.diff().max() and longest_key == key_ends.diff().max()
         calls.append((len(query), len(key)))
         times = query.size(1) // key.size(1)
-        assert enable_gqa == (times > 1)
         found = []
         for i in range(len(query_ends) - 1):
             q = query[query_ends[i] : query_ends[i + 1]].transpose(0, 1)
@@ -320,10 +317,14 @@ def test_attention_in_one_call_without_padding_gives_the_same_loss_and_gradient(
             found.append((scores.masked_fill(~sees, -math.inf).softmax(-1) @ v).transpose(0, 1))
         return torch.cat(found)
 
+    def attended_in_groups(query, key, *others, enable_gqa, **settings):
+        assert enable_gqa == (query.size(1) > key.size(1))
+        return attended(query, key, *others, **settings)
+
     samples = drawn(torch, model, shared=40)
     settings = {"lora_rank": 0, "max_completion_length": CONSTANT}
     expected = ours(torch, model, samples, tmp_path / "padded", GrpoOptions(**settings, share_prefix=False))
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", attended if share else attended_in_groups)
     monkeypatch.setattr(packing, "_on_gpu", lambda states: True)
     monkeypatch.setattr(GrpoRun, "_layout", lambda self: Layout(8, None, True, share, 0.0))
     found = ours(torch, model, samples, tmp_path / "packed", GrpoOptions(**settings))
@@ -343,11 +344,33 @@ def test_a_model_that_attends_to_a_window_shares_no_prompt(torch) -> None:
         "num_key_value_heads": 1,
     }  # fmt: skip
     window = MistralForCausalLM(MistralConfig(**small, sliding_window=4))
-    assert not packing.supported(window) and window.config._attn_implementation == "sdpa"
+    assert packing.refusal(window) == "its layers do not all attend to all earlier tokens"
+    assert window.config._attn_implementation == "sdpa"
     everything = MistralForCausalLM(MistralConfig(**small, sliding_window=None))
-    assert packing.supported(everything)
+    assert packing.refusal(everything) is None
     eager = MistralForCausalLM(MistralConfig(**small, sliding_window=None, attn_implementation="eager"))
-    assert not packing.supported(eager)
+    assert packing.refusal(eager) == "its attention is eager, not sdpa"
+
+
+def test_a_kernel_that_fails_is_told_of(torch, model, tmp_path, monkeypatch) -> None:
+    from mletools.training import packing
+    from mletools.training.microbatches import Layout
+
+    def varlen_attn(*given, **settings):
+        raise TypeError("no such argument\nand more")
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
+    monkeypatch.setattr(packing, "_on_gpu", lambda states: True)
+    monkeypatch.setattr(GrpoRun, "_layout", lambda self: Layout(8, None, True, True, 0.0))
+    said: list[str] = []
+    run = GrpoRun(str(model), tmp_path / "run", GrpoOptions(lora_rank=0))
+    run.say = said.append
+    (step,) = run.train(drawn(torch, model, shared=40))
+    assert said == [
+        "this model's rows are padded, and each computes its prompt anew: a trial of packed rows failed: "
+        "TypeError: no such argument"
+    ]
+    assert step["shared_share"] == 0.0
 
 
 def test_the_float32_head_is_the_trainers_and_adapters_take_their_inputs_as_they_are(torch, model, tmp_path) -> None:
