@@ -1,8 +1,10 @@
-"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real and on generated tables.
+r"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real and on generated tables.
 
     make small-model MODEL=qwen2.5-coder-0.5b
     python benchmarks/coder.py tasks                                      # coder/tasks-SET.jsonl below --data
-    python benchmarks/coder.py play VARIANT vllm:qwen2.5-coder-0.5b --set test [--scaffolds single react]
+    python -m vllm.entrypoints.openai.api_server --model qwen2.5-coder-0.5b --served-model-name qwen2.5-coder-0.5b --port 8123 \
+      --dtype bfloat16 --generation-config vllm --max-model-len 16384 --max-num-seqs 32 --no-enable-chunked-prefill   # what is not sent is plain
+    python benchmarks/coder.py play VARIANT qwen2.5-coder-0.5b --url http://127.0.0.1:8123 --set test [--scaffolds single react]
     python benchmarks/coder.py table                                      # coder.md's tables from the kept rollouts
     python benchmarks/coder.py compare ONE OTHER --set test               # two variants, differences over tasks
     python benchmarks/coder.py show VARIANT [NUMBER ...]                  # kept transcripts, to be read
@@ -24,6 +26,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +34,13 @@ from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent / "coder"
 SEEDS = {"dev": 41, "test": 42}
-SANDBOX = ("--execution-seconds", "60")
+SANDBOX = ("--timeout", "60")
 # Options of each scaffold: bounds that an answer of a small model fits into, and rollouts of a task.
 SCAFFOLDS = {
     "single": ("--max-tokens", "1200", "-g", "2"),
     "improve": ("--max-answer-tokens", "1200", "-g", "1"),
-    "react": ("--max-turns", "8", "--max-answer-tokens", "1000", "--format", "lenient", "-g", "1"),
-    "codeact": ("--max-turns", "8", "--max-answer-tokens", "1000", "--format", "lenient", "-g", "1"),
+    "react": ("--max-turns", "6", "--max-answer-tokens", "700", "--format", "lenient", "-g", "1"),
+    "codeact": ("--max-turns", "6", "--max-answer-tokens", "700", "--format", "lenient", "-g", "1"),
     "memory": ("--max-turns", "4", "--max-answer-tokens", "1000", "--max-traces", "2", "--format", "lenient", "-g", "1"),
     "search": ("--max-turns", "6", "--max-answer-tokens", "1000", "--max-seconds", "900", "-g", "1"),
 }  # fmt: skip
@@ -69,9 +72,12 @@ def tasks(data: Path) -> None:
 
 
 def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> None:
-    """Play the scaffolds on a set, grade, and keep what counts."""
+    """Play the scaffolds on a set, grade, and keep what counts. On a server all scaffolds at once: it is never idle."""
     names = [data / f"{kind}-{given.set}.jsonl" for kind in ("real", "generated")]
-    for scaffold in given.scaffolds or SCAFFOLDS:
+    real = {json.loads(line)["id"] for line in names[0].read_text().splitlines()}
+    engine = ["--model-url", given.url] if given.url else ["--dtype", "bfloat16"]
+
+    def one(scaffold: str) -> None:
         out = data / variant / f"{name_of(model)}-{given.set}-{scaffold}"
         out.parent.mkdir(exist_ok=True)
         words = [
@@ -79,39 +85,39 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
             "-q",
             "-m",
             model,
-            "--dtype",
-            "bfloat16",
+            *engine,
             "--scaffold",
             scaffold,
             *SCAFFOLDS[scaffold],
             "-j",
             str(given.jobs),
         ]
-        words += ["--defaults", "evaluation", "--temperature", str(given.temperature), "--seed", "1", *given.more]
-        if scaffold != "single":
-            words += SANDBOX
+        words += ["--defaults", "evaluation", "--seed", "1", *given.more]
+        words += ["--temperature", str(given.temperature)] if given.temperature is not None else []
+        words += SANDBOX if scaffold != "single" else ()
         run([*words, *map(str, names), "-o", f"{out}.rollouts.jsonl", "--resume"], data)
         source = f"{out}.rollouts.jsonl"
         if scaffold == "single":
-            run(
-                ["mle-sandbox", "-q", "--timeout", "60", "-j", "2", source, "-o", f"{out}.runs.jsonl", "--resume"], data
-            )
+            words = [given.sandbox, "-q", "--timeout", "60", "-j", "2", source, "-o", f"{out}.runs.jsonl", "--resume"]
+            run(words, data)
             source = f"{out}.runs.jsonl"
         run(["mle-grade", "-q", source, "-o", f"{out}.graded.jsonl", "--resume"], data)
         kept = HERE / variant / f"{out.name}.jsonl"
         kept.parent.mkdir(parents=True, exist_ok=True)
-        real = {json.loads(line)["id"] for line in names[0].read_text().splitlines()}
         lines = [without_task(json.loads(line), real) for line in Path(f"{out}.graded.jsonl").read_text().splitlines()]
         kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    with ThreadPoolExecutor(len(SCAFFOLDS) if given.url else 1) as pool:
+        list(pool.map(one, given.scaffolds or SCAFFOLDS))
 
 
 def name_of(model: str) -> str:
     """The model's own name: the file or folder of a specification, without engine and ending."""
-    return Path(model.partition(":")[2]).name.removesuffix(".gguf")
+    return Path(model.rpartition(":")[2]).name.removesuffix(".gguf")
 
 
 def run(words: list[str], data: Path) -> None:
-    done = subprocess.run(words, env={**os.environ, "MLE_DATA": str(data), "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(words, env={**os.environ, "MLE_DATA": str(data)})
     if done.returncode:
         sys.exit(f"{' '.join(words)}: exit status {done.returncode}")
 
@@ -242,7 +248,12 @@ def main() -> None:
     parser.add_argument("--scaffolds", nargs="*", choices=tuple(SCAFFOLDS))
     parser.add_argument("--rollout", default="mle-rollout", help="the command, of the environment with the engine")
     parser.add_argument("--jobs", "-j", type=int, default=16)
+    parser.add_argument("--sandbox", default="mle-sandbox", help="the command, of the environment that programs run in")
+    parser.add_argument("--url", help="a server of the model: all scaffolds are played at once")
     parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument(
+        "--own-sampling", dest="temperature", action="store_const", const=None, help="send no temperature"
+    )
     parser.add_argument("--characters", type=int, default=3000)
     parser.add_argument("--more", nargs=argparse.REMAINDER, default=[], help="further options of mle-rollout, last")
     given = parser.parse_args()

@@ -123,6 +123,7 @@ def test_a_recipe_that_differs_otherwise_is_shown(tmp_path: Path) -> None:
     assert "--max-usd 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_competitions_are_imported_without_flags(tmp_path: Path) -> None:
     script = [sys.executable, str(EXAMPLES / "competitions.py"), str(tmp_path / "bench")]
     for _ in range(2):

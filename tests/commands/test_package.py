@@ -26,6 +26,7 @@ def test_the_version_is_that_of_the_changelog_and_the_citation() -> None:
     assert first and cited and first[1] == cited[1] == mletools.__version__
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     rooms = [json.loads(line) for line in run(sys.executable, ROOT / "benchmarks" / "house.py", cwd=ROOT).splitlines()]
     assert rooms[-1]["room"] == "all" and rooms[-1]["circles"] == []

@@ -53,6 +53,7 @@ def failed(folder: Path, *options: str) -> str:
     return done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_what_the_record_says_of_the_form_is_checked_before_the_metric_is_asked(tmp_path: Path) -> None:
     folder = code_metric_task(tmp_path, TRUSTING, [GOOD, *(text.encode() for text in FORMS)])
     (good, *bad), said = graded(folder)
@@ -119,6 +120,7 @@ OF_THE_MACHINE = {
 }
 
 
+@pytest.mark.slow
 def test_every_end_of_a_metric_on_a_file_that_asks_for_it_is_a_verdict(tmp_path: Path) -> None:
     files = [f'id,y,quirk\n1,1,"{quirk}"\n2,2,\n'.encode() for quirk in (*ENDS, *OF_THE_MACHINE)]
     folder = code_metric_task(tmp_path, QUIRKS, files)

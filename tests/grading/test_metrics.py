@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import mostly_slow
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from metric_cases import Case, Make
@@ -57,7 +58,7 @@ def test_metrics_without_a_value_for_constants_say_so(name: str) -> None:
         assert undefined == metric.constant_is_undefined, constant
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
+@pytest.mark.parametrize("name", mostly_slow(sorted(METRICS), 25))
 @few
 @given(seed=seeds, rows=st.integers(8, 40))
 def test_row_order_never_matters(name: str, seed: int, rows: int) -> None:
@@ -73,7 +74,7 @@ def test_row_order_never_matters(name: str, seed: int, rows: int) -> None:
     assert score(name, case, case.truth[order], case.guess[order], shuffled) == pytest.approx(straight, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
+@pytest.mark.parametrize("name", mostly_slow(sorted(METRICS), 25))
 @few
 @given(seed=seeds, rows=st.integers(8, 40))
 def test_a_perfect_submission_gets_the_best_value_and_no_other_is_better(name: str, seed: int, rows: int) -> None:
@@ -85,7 +86,7 @@ def test_a_perfect_submission_gets_the_best_value_and_no_other_is_better(name: s
     assert not better(name, score(name, case, case.truth, case.guess), perfect)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
+@pytest.mark.parametrize("name", mostly_slow(sorted(METRICS), 25))
 @few
 @given(seed=seeds, rows=st.integers(8, 40))
 def test_what_is_made_worse_is_never_better(name: str, seed: int, rows: int) -> None:

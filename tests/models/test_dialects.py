@@ -531,7 +531,7 @@ LOOPS: dict[str, tuple[Behaviour, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", mostly_slow(LOOPS))
 def test_tool_calls_go_back_as_their_server_wants_them(
     name: str, serve: Callable[..., Provider], tmp_path: Path
 ) -> None:
@@ -634,6 +634,7 @@ def test_a_server_that_is_not_there_is_told_once(tmp_path: Path) -> None:
     assert "--wait-for-server S waits longer" in told
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_late_is_waited_for(serve: Callable[..., Provider], tmp_path: Path) -> None:
     write_tasks(tmp_path)
     reserved = Provider(always(ok()))

@@ -132,6 +132,7 @@ def weights(thinker: Callable[[str], Path]) -> Any:
 
 
 @pytest.mark.parametrize("played", mostly_slow(GRID, 1), ids=lambda each: ", ".join(each))
+@pytest.mark.slow
 def test_what_is_played_is_what_was_sampled_and_each_sampled_token_is_trained_on_once(
     played: tuple[str, str], thinker: Callable[[str], Path], player: Player, folder: Path, weights: Any
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
 from conftest import BIN
 
 from mletools.base.progress import MOST_BARS, PipeLock, take_line
@@ -47,6 +48,7 @@ def test_the_lock_is_shared_between_processes_and_entered_twice_by_one_thread(tm
     other.release()
 
 
+@pytest.mark.slow
 def test_a_pipe_on_a_terminal_draws_each_stage_and_ends_with_a_line_for_each(tmp_path: Path) -> None:
     """What is left on the screen is the summaries; while the pipe runs, a bar's line is reached by moving down and up."""
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}

@@ -293,6 +293,7 @@ def test_the_examples_copy_passes_all_on_and_adds_to_its_file(tmp_path: Path) ->
         [TEE, *(f"{BIN}/mle-{name}" for name in ("sandbox -q", "instrument -q", "grade -q", "filter -q --mark"))]
     ),
 )
+@pytest.mark.slow
 def test_a_silent_pipe_ends_with_its_reader(command: str, tmp_path: Path) -> None:
     """A trainer that dies while its sampler waits for it leaves nothing waiting, though nobody writes."""
     silent, writer = os.pipe()

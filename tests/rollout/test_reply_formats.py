@@ -64,6 +64,7 @@ def test_single(folder: Path) -> None:
         assert good, case.name
 
 
+@pytest.mark.slow
 def test_improve(folder: Path) -> None:
     expected = cases("improve")
     with CaseServer(expected) as server:

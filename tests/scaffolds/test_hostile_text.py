@@ -1,7 +1,7 @@
 """Every reader of what a model or a program wrote takes time in proportion to it, whatever stands in it.
 
 Readers by hostile texts, in CPU seconds: 100,000 characters within a tenth of a second. Over that (a busy machine slows
-CPU time too) the same text at four times the length has to take less than eight times as long.
+CPU time too) the same text at eight times the length has to take less than twenty times as long.
 """
 
 import contextlib
@@ -211,15 +211,15 @@ def least_seconds(read: Callable[[str], Any], text: str, enough: float) -> float
 
 
 def check(name: str, texts: Iterable[str], length: int = LENGTH) -> None:
-    """Each text within MOST_S; on a slow machine, four times the text in less than eight times as long."""
+    """Each text within MOST_S; on a slow machine, eight times the text in less than twenty times as long."""
     read = READERS[name]
     seconds(read, "hello")  # imports, tables
     for text in texts:
         took = least_seconds(read, TEXTS[text](length), MOST_S)
         if took > MOST_S:
-            longer = least_seconds(read, TEXTS[text](4 * length), 8 * took)
-            assert took < 5 * MOST_S and longer < 8 * took, (
-                f"{length} characters of {text}: {took:.2f} s, four times as many: {longer:.2f} s"
+            longer = least_seconds(read, TEXTS[text](8 * length), 20 * took)
+            assert took < 5 * MOST_S and longer < 20 * took, (
+                f"{length} characters of {text}: {took:.2f} s, eight times as many: {longer:.2f} s"
             )
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, mostly_slow
 from planted import Small, clean
 
 from mletools.tasks.describe import describe
@@ -90,7 +90,7 @@ def test_gaps_that_are_denied() -> None:
         assert (examine(case, [CHECK])[CHECK] == "passed") == passes
 
 
-@pytest.mark.parametrize("modality", MODALITIES)
+@pytest.mark.parametrize("modality", mostly_slow(MODALITIES))
 def test_fresh_descriptions_are_true(modality: str) -> None:
     made = 0
     for seed in range(8):

@@ -89,6 +89,7 @@ def test_a_clean_network_shows_its_properties(seed):
 
 
 @pytest.mark.parametrize("mutation", mostly_slow(graph.MUTATIONS))
+@pytest.mark.slow
 def test_a_mutation_spoils_files_and_never_helps(mutation):
     clean, spoiled = [], []
     for seed in range(4):

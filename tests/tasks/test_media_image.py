@@ -175,6 +175,7 @@ def test_factors_can_be_measured_again():
 
 
 @pytest.mark.parametrize("name", mostly_slow(image.MUTATIONS))
+@pytest.mark.slow
 def test_a_mutation_changes_files_and_makes_measuring_harder(name):
     assert rendered(0, {name: 0.3})[1].assets[0].contents != rendered(0, {})[1].assets[0].contents
     assert agreement(name) < agreement("") + 0.005

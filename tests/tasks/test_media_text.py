@@ -96,6 +96,7 @@ def test_note_lengths_do_not_reveal_the_factors():
 
 
 @pytest.mark.parametrize("mutation", mostly_slow(text.MUTATIONS))
+@pytest.mark.slow
 def test_a_mutation_spoils_notes_and_never_helps(mutation):
     clean, spoiled = [], []
     for seed in range(4):

@@ -280,6 +280,7 @@ def test_a_metric_that_is_code(tmp_path: Path) -> None:
     assert said[0] == "mle-import: ferry: no thresholds: no medals (its metric is code)"
 
 
+@pytest.mark.slow
 def test_a_record_without_answers_corrects_what_is_guessed(tmp_path: Path) -> None:
     rows = [[at, at * 7 % 50, 20 + at * 11 % 50] for at in range(60)]
     write(tmp_path, {"rents.csv": table(["id", "size", "rent"], rows)})

@@ -569,7 +569,7 @@ def developed(sandbox: Sandbox) -> tuple[Specification, Developed]:
     return wanted, develop(talk, wanted, ScriptBox(sandbox, Limits()), (1, 2))
 
 
-@pytest.mark.parametrize("kind", EVALUATORS)
+@pytest.mark.parametrize("kind", mostly_slow(EVALUATORS, 4))
 def test_a_wrong_evaluator_is_told(developed: Any, sandbox: Sandbox, kind: str) -> None:
     def ask(role: str, task: str, attempt: int, messages: list[dict[str, str]]) -> str:
         if attempt == 2:

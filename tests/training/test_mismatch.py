@@ -123,6 +123,7 @@ def test_weights_worked_by_hand(torch) -> None:
     assert weights("token-mask", 0.05, -1.0) == pytest.approx([2, 0, 4])
 
 
+@pytest.mark.slow
 def test_what_is_said_of_the_distance(torch, nano, tmp_path) -> None:
     import math
 

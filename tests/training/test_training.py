@@ -778,6 +778,7 @@ def test_the_first_sft_loss_is_the_mean_over_own_tokens(torch, nano, tmp_path) -
 
 
 @pytest.mark.parametrize("rank", mostly_slow([0, 4], 1))
+@pytest.mark.slow
 def test_sft_lowers_the_loss_and_goes_on_where_it_was(torch, nano, tmp_path, rank: int) -> None:
     options = SftOptions(learning_rate=1e-2, epochs=6, batch=8, micro_batch=4, lora_rank=rank, save_steps=3)
     whole = list(SftRun(str(nano), tmp_path / "whole", options).train(chats(20)))
