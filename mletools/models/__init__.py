@@ -57,6 +57,7 @@ class Request:
     `send_seed`: a server is sent the seed without `training`, too. `schema` is the JSON Schema of an answer in JSON, {}
     for any object, None for text: a server may be asked to keep to it, without `training` (see structured). `cache_salt`
     names the weights that a server has now, where they change: it must not answer from what others computed.
+    `model_sampling`: an engine in this process samples what is None here as the model's own card has it (own_sampling).
     """
 
     messages: list[dict[str, Any]]
@@ -73,6 +74,7 @@ class Request:
     own_temperature: float = 1.0
     schema: Mapping[str, object] | None = None
     cache_salt: str | None = None
+    model_sampling: bool = False
 
     @property
     def local_temperature(self) -> float:
@@ -109,7 +111,7 @@ class Reply:
     `reasoning_tokens`. `reasoning` is the reasoning text, where a server separates it from `text`. `usd` is the cost,
     where a server states it. `sampling` is what a server was really sent: temperature and top_p (None: not sent), and
     the user's `options` where there are any (None: refused), and for a request with a schema the type of its
-    `response_format` (None: not sent); None of an engine in this process.
+    `response_format` (None: not sent); of an engine in this process the model's own, where that was asked for, else None.
     """
 
     text: str

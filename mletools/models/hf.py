@@ -17,6 +17,7 @@ from ..base.errors import ToolError
 from ..base.hub import check_model
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
+from .own_sampling import Distribution, distribution_of, own_distribution, stated
 
 
 class HfModel:
@@ -51,7 +52,8 @@ class HfModel:
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
-        self.version = checkpoint.version
+        self.version, self._base = checkpoint.version, checkpoint.base
+        self._card: Distribution | None = None
         self._model, self._tokenizer = _load(
             str(path), checkpoint, "bfloat16" if self.device.startswith("cuda") else dtype
         )
@@ -99,7 +101,8 @@ class HfModel:
         pad = self._tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.device)
-        sampler = RowSampler(requests, self.device)
+        asked = [distribution_of(request, self._own(request)) for request in requests]
+        sampler = RowSampler(requests, asked, [width - len(prompt) for prompt in prompts], self.device)
         limits = torch.tensor([request.max_tokens for request in requests], device=self.device)
         with torch.inference_mode():
             output = self._model.generate(
@@ -117,7 +120,13 @@ class HfModel:
             )
         written = output[:, width:].tolist()
         logprobs = torch.stack(sampler.logprobs, dim=1).tolist()
-        return [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
+        replies = [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
+        return [stated(*each) for each in zip(requests, replies, asked, strict=True)]
+
+    def _own(self, request: Request) -> Distribution | None:
+        if request.model_sampling and self._card is None:
+            self._card = own_distribution(self._base)
+        return self._card if request.model_sampling else None
 
     def _prefill(self, ids: Any, mask: Any) -> Any:
         """Keys and values of all prompt tokens but the last; None for models that the module `decoding` does not cover."""
@@ -149,14 +158,23 @@ class RowSampler:
 
     `logprobs` collects, per generated position, a tensor (rows,) of the sampled tokens' natural log-probabilities
     under the sampling distribution: softmax(logits / temperature), cut to the nucleus `top_p` and renormalised;
-    temperature 0 is the argmax, with log-probability 0.
+    temperature 0 is the argmax, with log-probability 0. A row begins behind its `padding` positions.
     """
 
-    def __init__(self, requests: Sequence[Request], device: str) -> None:
+    def __init__(
+        self, requests: Sequence[Request], asked: Sequence[Distribution], padding: Sequence[int], device: str
+    ) -> None:
         import torch
 
-        self.temperatures = torch.tensor([[r.local_temperature] for r in requests], dtype=torch.float64, device=device)
-        self.top_p = torch.tensor([[r.local_top_p] for r in requests], dtype=torch.float64, device=device)
+        def column(values: Sequence[float], dtype: Any = torch.float64) -> Any:
+            return torch.tensor([[value] for value in values], dtype=dtype, device=device)
+
+        self.temperatures, self.top_p = column([a.temperature for a in asked]), column([a.top_p for a in asked])
+        self.top_k, self.penalties = (
+            column([a.top_k for a in asked], torch.int64),
+            column([a.repetition_penalty for a in asked]),
+        )
+        self.padding = column(padding, torch.int64)
         self.logprobs: list[Any] = []
         # One double in [0, 1) per token, drawn for the whole row at once.
         draws = torch.zeros((len(requests), max(r.max_tokens for r in requests)), dtype=torch.float64)
@@ -170,7 +188,11 @@ class RowSampler:
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         import torch
 
-        probabilities = distribution(scores, self.temperatures, self.top_p)
+        if bool((self.penalties != 1).any()):
+            places = torch.arange(input_ids.size(1), device=input_ids.device)
+            seen = torch.where(places < self.padding, input_ids[:, -1:], input_ids)
+            scores = penalised(scores.double(), seen, self.penalties)
+        probabilities = distribution(scores, self.temperatures, self.top_p, self.top_k)
         # Rows past their own limit are finished; whatever they pick is thrown away.
         column = min(len(self.logprobs), self.draws.size(1) - 1)
         picked = invert(probabilities, self.draws[:, column : column + 1])
@@ -178,14 +200,27 @@ class RowSampler:
         return torch.full_like(scores, float("-inf")).scatter_(1, picked, 0.0)
 
 
-def distribution(scores: Any, temperatures: Any, top_p: Any) -> Any:
+def penalised(logits: Any, seen: Any, penalties: Any) -> Any:
+    """Logits (rows, vocabulary) of which those of the tokens `seen` (rows, positions) are made less likely."""
+    import torch
+
+    of_seen = logits.gather(1, seen)
+    return logits.scatter(1, seen, torch.where(of_seen > 0, of_seen / penalties, of_seen * penalties))
+
+
+def distribution(scores: Any, temperatures: Any, top_p: Any, top_k: Any = None) -> Any:
     """Probabilities (rows, vocabulary), float64, of logits at per-row temperatures and nucleus sizes, each (rows, 1).
 
-    The nucleus is the smallest set of most likely tokens whose probability reaches top_p (Holtzman et al. 2020).
+    top_k (rows, 1): the most likely tokens alone, where it is above 0. The nucleus is the smallest set of most likely
+    tokens whose probability reaches top_p (Holtzman et al. 2020).
     """
     import torch
 
     logits = scores.double()
+    if top_k is not None and bool((top_k > 0).any()):
+        ordered = logits.sort(dim=-1, descending=True).values
+        last = ordered.gather(1, (top_k - 1).clamp(0, logits.size(1) - 1))
+        logits = logits.masked_fill((logits < last) & (top_k > 0), float("-inf"))
     greedy = temperatures == 0
     probabilities = torch.softmax(logits / torch.where(greedy, 1.0, temperatures), dim=-1)
     if bool((top_p < 1).any()):

@@ -87,6 +87,10 @@ class LlamaModel:
             raise ToolError(
                 f"llama:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"
             )
+        if any(request.model_sampling for request in requests):
+            raise ToolError(
+                f"--sampling model: llama:{self.name} states no sampling of its own: give --temperature and --top-p"
+            )
         try:
             prompts = [prompt_ids(self._tokenizer, self._told(request)) for request in requests]
             check_context(prompts, requests, self.context)

@@ -26,6 +26,7 @@ from ..base.errors import ToolError
 from ..base.hub import check_model
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
+from .own_sampling import Distribution, distribution_of, own_distribution, stated
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 MAX_LORAS = 2  # adapters in one step: running answers keep theirs while new ones use the next
@@ -75,6 +76,7 @@ class VllmModel:
         logging.disable_progress_bar()
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
+        self._card: Distribution | None = None
         check_model(self._checkpoint.base)
         self._merge = current_platform.is_cpu() if merge is None else merge
         self._rank = None if self._merge else _rank(self._checkpoint)
@@ -186,9 +188,15 @@ class VllmModel:
     async def _answer(self, request: Request, prompt: list[int], lora: Any) -> Reply:
         # Without the type, newer versions look for text to tokenise.
         tokens, name = {"type": "token", "prompt_token_ids": prompt}, str(next(self._numbers))
-        outputs = self._engine.generate(tokens, _sampling(request), name, lora_request=lora)
+        asked = distribution_of(request, self._own(request))
+        outputs = self._engine.generate(tokens, _sampling(request, asked), name, lora_request=lora)
         (output,) = [output async for output in outputs]
-        return _reply(request, prompt, output.outputs[0])
+        return stated(request, _reply(prompt, asked, output.outputs[0]), asked)
+
+    def _own(self, request: Request) -> Distribution | None:
+        if request.model_sampling and self._card is None:
+            self._card = own_distribution(self._checkpoint.base)
+        return self._card if request.model_sampling else None
 
 
 class WorkerExtension:
@@ -211,13 +219,15 @@ def watch(pids: Sequence[int | None]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent, start_new_session=True)
 
 
-def _sampling(request: Request) -> Any:
+def _sampling(request: Request, asked: Distribution) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
-        temperature=request.local_temperature,
-        top_p=request.local_top_p,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        top_k=asked.top_k,
+        repetition_penalty=asked.repetition_penalty,
         max_tokens=request.max_tokens,
         seed=request.seed,
         stop=list(request.stop),
@@ -226,13 +236,13 @@ def _sampling(request: Request) -> Any:
     )
 
 
-def _reply(request: Request, prompt: list[int], answer: Any) -> Reply:
+def _reply(prompt: list[int], asked: Distribution, answer: Any) -> Reply:
     if answer.finish_reason not in ("stop", "length"):
         raise ToolError(f"vLLM ended an answer with {answer.finish_reason!r}")
     tokens = list(answer.token_ids)
     # At temperature 0 vLLM reports the model's probabilities; the sampling distribution has all its mass in one token.
     logprobs = [
-        0.0 if request.local_temperature == 0 else step[token].logprob
+        0.0 if asked.temperature == 0 else step[token].logprob
         for token, step in zip(tokens, answer.logprobs, strict=True)
     ]
     return Reply(

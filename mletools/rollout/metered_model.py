@@ -44,6 +44,7 @@ class MeteredModel:
     training: bool = False
     send_seed: bool = False
     own_temperature: float = 1.0
+    model_sampling: bool = False
     max_tokens: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _batch: "_Batch | None" = None
@@ -70,6 +71,7 @@ class MeteredModel:
             training=self.training,
             send_seed=self.send_seed,
             own_temperature=self.own_temperature,
+            model_sampling=self.model_sampling,
             schema=answers.schema(role),
         )
         version = self._followed_version
@@ -225,6 +227,10 @@ class Sampling:
         "Sampling temperature; 0 is greedy (default: 1 for training, the server's own for evaluation).", at_least=0
     )
     top_p: float | None = option("Nucleus sampling (default: like --temperature).", above=0, at_most=1)
+    sampling: str | None = option(
+        "model: what is not given here is as the model's own generation_config.json has it, for evaluation.",
+        choices=("model",),
+    )
     policy_version: str | None = option(
         "Stamped on the records, where the engine does not know it itself.", metavar="V"
     )
@@ -254,7 +260,7 @@ class RunModels:
     def policy(self, engine: Model, earlier: Rollout | None) -> Policy:
         """`policy` of a record. ToolError: the run that is resumed, with the record `earlier`, had another.
 
-        What engines in this process take is 1 where it is not set. See Reply.sampling for what a server was really sent.
+        What engines in this process take is 1 where it is not set, and null before an answer of --sampling model. See Reply.sampling for what a server was really sent.
         """
         sampling, fields = self.sampling, self.options.fields
         version = sampling.policy_version if engine.version is None else engine.version
@@ -264,7 +270,8 @@ class RunModels:
                 f"{earlier['policy']['version']}, now at {version}; choose another -o"
             )
         values = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        sampled: dict[str, object] = {name: 1.0 if value is None else value for name, value in values.items()}
+        unset = None if sampling.sampling else 1.0
+        sampled: dict[str, object] = {name: unset if value is None else value for name, value in values.items()}
         sampled |= {"max_tokens": self.settings.max_answer_tokens, **({"options": fields} if fields else {})}
         return {"model": self.options.model or "", "version": version, "sampling": sampled}
 
@@ -291,7 +298,8 @@ class RunModels:
                 own.top_p or sampling.top_p,
                 price,
                 own.price is not None,
-                training=self.training and role == "policy",
+                training=self.training and role == "policy" and not sampling.sampling,
+                model_sampling=bool(sampling.sampling),
                 send_seed=self.seeded,
                 max_tokens=own.max_tokens,
             )

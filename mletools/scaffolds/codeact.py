@@ -110,7 +110,7 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[State]:
     tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.ideator else TOOLS
     names = ", ".join(f"<{tool.name}>" for tool in tools)
     while True:
-        action = read_action(episode.ask(tools), tools)
+        action = read_action(episode.ask(tools), tools, too_early="" if episode.latest else FINISH)
         episode.note_format(action.format)
         if isinstance(action, Fault):
             episode.correct(action, f"Take exactly one action per message: {names}. Stop after its closing tag.")

@@ -70,11 +70,9 @@ class React(Scaffold[ReactSettings]):
 def _turns(episode: Episode[ReactSettings]) -> StopReason:
     while True:
         reply = episode.ask(TOOLS)
-        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"))
+        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"), "" if episode.latest else ANSWER)
         # SandMLE's format is the reasoning part, whatever the action is
         episode.note_format(action.format, thinks(reply, lenient=episode.settings.format == "lenient"))
-        if isinstance(action, Action) and action.name == ANSWER and episode.latest is None:
-            action = Fault("early", "No program of yours has left a submission.csv yet: there is nothing to hand in.")
         if isinstance(action, Fault):
             episode.correct(action, HOW)
         elif action.name == ANSWER:

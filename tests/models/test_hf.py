@@ -20,6 +20,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: sampl
 from mletools.base.errors import RecordError, ToolError  # noqa: E402
 from mletools.models import DTYPES, Request, open_model  # noqa: E402
 from mletools.models.hf import HfModel, RowSampler, distribution, invert, prompt_ids  # noqa: E402
+from mletools.models.own_sampling import Distribution  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
 from mletools.training.tiny import make_tiny  # noqa: E402
 
@@ -124,7 +125,8 @@ def test_the_end_token_is_kept_and_nothing_after_it(model: HfModel, monkeypatch)
 def test_sampled_frequencies_match_the_softmax() -> None:
     logits = torch.tensor([2.0, 1.0, 0.5, 0.0, -0.5, -1.0, -2.0, 1.5])
     count = 20000
-    sampler = RowSampler([Request([], seed=seed, temperature=0.8, max_tokens=1) for seed in range(count)], "cpu")
+    requests = [Request([], seed=seed, max_tokens=1) for seed in range(count)]
+    sampler = RowSampler(requests, [Distribution(0.8)] * count, [0] * count, "cpu")
     picked = sampler(None, logits.repeat(count, 1)).argmax(dim=1)
     expected = torch.softmax(logits.double() / 0.8, dim=0) * count
     observed = torch.bincount(picked, minlength=8).double()

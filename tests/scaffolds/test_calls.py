@@ -401,3 +401,72 @@ def test_a_text_is_cut_in_its_middle() -> None:
     text = json.dumps(list(range(1000)))
     cut = messages.shortened(text, 10)
     assert cut == f"{text[:10]}\n[... {len(text) - 40} characters left out ...]\n{text[-30:]}"
+
+
+# ---- an end that is too early
+
+CODE = "import os\nprint(os.listdir('input'))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (f"<code>\n{CODE}</code>\n\n<answer>submission</answer>", Action(react.PYTHON, {"code": CODE}, None, "first_action")),
+        (f"```python\n{CODE}```\n<answer>submission</answer>", Action(react.PYTHON, {"code": CODE}, None, "first_action")),
+        (f"<answer>submission</answer>\n```python\n{CODE}```", Action(react.PYTHON, {"code": CODE}, None, "first_action")),
+        (
+            f"<tool_call>python<code>{CODE}</code></tool_call><answer>submission</answer>",
+            Action(react.PYTHON, {"code": CODE}, None, "first_action"),
+        ),
+        ("I am done.\n<answer>submission</answer>", None),
+        ("First ```x = 1```, then\n<answer>submission</answer>", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("early", [True, False])
+def test_react_ends_with_nothing_to_hand_in(text: str, action: Action | None, early: bool) -> None:
+    found = read_action(reply(text), react.TOOLS, react._body, ("tool_call", "answer"), react.ANSWER if early else "")
+    if early and action is None:
+        assert isinstance(found, Fault) and (found.kind, found.format["read"]) == ("early", "exact")
+    elif early:
+        assert found == action
+    else:
+        assert isinstance(found, Action) and found.name == (react.PYTHON if "tool_call" in text else react.ANSWER)
+
+
+@pytest.mark.parametrize("end", ["<finish></finish>", "<finish/>", "<FINISH></FINISH>"])
+def test_codeact_ends_with_nothing_to_hand_in(end: str) -> None:
+    def read(text: str, calls: tuple[str, ...] = ()) -> Action | Fault:
+        called = [
+            {"id": str(at), "name": name, "arguments": json.dumps({"code": CODE})} for at, name in enumerate(calls)
+        ]
+        return read_action({**reply(text), "tool_calls": called}, codeact.TOOLS, too_early=codeact.FINISH)
+
+    assert read(f"I fit it.\n```python\n{CODE}```\n{end}") == Action(
+        codeact.PYTHON, {"code": CODE}, None, "first_action"
+    )
+    found = read(f"It is done. {end}")
+    assert isinstance(found, Fault) and found.kind == "early"
+    assert found.format == {"read": "exact", "rule": None} if end == "<finish></finish>" else found.format["rule"]
+    assert read("", (codeact.PYTHON, "finish")) == Action(codeact.PYTHON, {"code": CODE}, "0", "first_action")
+    assert read("", ("finish", codeact.PYTHON)) == Action(codeact.PYTHON, {"code": CODE}, "1", "first_action")
+
+
+@pytest.mark.parametrize("text", ["<action>score submission.csv</action>", "<think>a</think><action> Score</action>\n"])
+def test_a_tool_without_fields_may_stand_in_an_action_tag(text: str) -> None:
+    assert read_react(text) == Action(react.SCORE, {}, None, "tool_name")
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        (CODE, True),
+        (f"<think>I look.</think>\n{CODE}", True),
+        (f"I look.\n{CODE}", False),  # words around it: no
+        ("submission", False),
+        ("x = 1\ny = 2", False),
+        (f"<code>{CODE}</code>\n```\nls\n```", False),
+    ],
+)
+def test_a_message_that_is_a_program(text: str, runs: bool) -> None:
+    found = read_react(text)
+    assert found == Action(react.PYTHON, {"code": CODE}, None, "fence_as_action") if runs else isinstance(found, Fault)

@@ -37,9 +37,11 @@ SEVERAL = "Your message takes more than one action, and none was carried out."
 _FRAMES = ("fence_in_tag", "argument_tag", "tag_in_string", "mentioned_tag")
 _MOST_CALL = 10_000  # characters of a tag that may hold a family's call
 _MOST_AFTER_END = 40  # characters after an unclosed tag that ends the work
+EARLY = "No program of yours has left a submission.csv yet: there is nothing to hand in."
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
 
 
+_ACTION_TAG = re.compile(r"<action>\s{0,9}(\w{1,80})\b[^<>]{0,200}</action>\s*\Z")
 _SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
@@ -47,13 +49,27 @@ Body = Callable[[Tool, str], tuple[str, dict[str, str]]]
 
 
 def read_action(
-    reply: Reply, tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = ()
+    reply: Reply, tools: Sequence[Tool], body: Body | None = None, tags: Sequence[str] = (), too_early: str = ""
 ) -> Action | Fault:
     """The action of a reply.
 
     Tags are the tools' names, unless `tags` names others; `body` reads what stands between them (default: `plain`). A
     finished reply that is reasoning alone takes the only action in it: the server took the answer for reasoning.
+    too_early: a tool that ends the work while there is nothing to hand in: what else the reply does is its action, such as
+    a program in a fence ahead of the end.
     """
+    action = _read_finished(reply, tools, body, tags)
+    if not isinstance(action, Action) or action.name != too_early:
+        return action
+    calls = [call for call in reply.get("tool_calls") or [] if call["name"] != too_early]
+    others, other_tags = [tool for tool in tools if tool.name != too_early], [tag for tag in tags if tag != too_early]
+    text, end = reply["text"], first_tag(reply["text"], [tool for tool in tools if tool not in others], [too_early])
+    beside = text[: end.begin] + text[end.end :] if end else text
+    other = _read_finished({**reply, "text": beside, "tool_calls": calls}, others, body, other_tags)
+    return replace(other, rule="first_action") if isinstance(other, Action) else Fault("early", EARLY, action.format)
+
+
+def _read_finished(reply: Reply, tools: Sequence[Tool], body: Body | None, tags: Sequence[str]) -> Action | Fault:
     action = _read_text(reply, tools, body, tags)
     if isinstance(action, Action) or reply.get("tool_calls") or reply["finish_reason"] != "stop":
         return action
@@ -263,14 +279,18 @@ class _Reader:
         """The action of a message that is one block of code, where one tool alone takes such code, or a tool's name."""
         text = self.text
         word = text.strip("<>/\n .!*`").lower()
+        named = _ACTION_TAG.search(text)
         for tool in self.tools:
-            if not tool.fields and word == tool.name.lower():
+            if not tool.fields and tool.name.lower() in (word, named and named[1].lower()):
                 return Action(tool.name, {}, rule="tool_name")
-        if self.cut or text.count("```") != (0 if "<code>" in text else 2):
+        whole = parsed(text)  # a message that is Python from its first word to its last
+        bare = whole is not None and acts(whole)
+        if self.cut or text.count("```") != (0 if bare or "<code>" in text else 2):
             return None
         answer, shell = read_answer(text), _SHELL_FENCE.search(text)
         takes_python, takes_shell = self._program_tool, self._taker("command")
-        if takes_python and answer.rule in (None, "language", "code_tags") and parsed(answer.code or "") is not None:
+        rules = (None, "language", "code_tags", "no_fence") if bare else (None, "language", "code_tags")
+        if takes_python and answer.rule in rules and parsed(answer.code or "") is not None:
             return Action(takes_python.name, {"code": str(answer.code)}, rule="fence_as_action")
         if takes_shell and shell and shell[1].strip():
             return Action(takes_shell.name, {"command": shell[1]}, rule="fence_as_action")

@@ -36,15 +36,19 @@ class Action:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy."""
+    """Why a message takes no action: `kind` as in a turn's `problem`, and what to tell the policy.
+
+    read: how the message was read, where it could be.
+    """
 
     kind: ReplyProblem
     explanation: str
+    read: TurnFormat | None = None
 
     @property
     def format(self) -> TurnFormat:
         """`format` of a turn."""
-        return {"read": "none", "rule": self.kind}
+        return self.read or {"read": "none", "rule": self.kind}
 
 
 def as_functions(tools: Sequence[Tool]) -> list[dict[str, object]]:
