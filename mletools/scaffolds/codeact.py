@@ -109,10 +109,12 @@ class Codeact(Scaffold[CodeactSettings]):
 def _turns(episode: Episode[CodeactSettings]) -> Iterator[State]:
     tools = (*TOOLS[:2], ASKING, TOOLS[2]) if episode.settings.ideator else TOOLS
     names = ", ".join(f"<{tool.name}>" for tool in tools)
+    too_early = FINISH  # who has nothing to hand in is told so once
     while True:
-        action = read_action(episode.ask(tools), tools, too_early="" if episode.latest else FINISH)
+        action = read_action(episode.ask(tools), tools, too_early="" if episode.latest else too_early)
         episode.note_format(action.format)
         if isinstance(action, Fault):
+            too_early = "" if action.kind == "early" else too_early
             episode.correct(action, f"Take exactly one action per message: {names}. Stop after its closing tag.")
             continue
         episode.turn["action"] = KINDS.get(action.name, action.name)

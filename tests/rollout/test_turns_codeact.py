@@ -104,8 +104,8 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
 
 def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
     record = done.of("mill_1")
-    assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", None, None, None, None]
-    rules = ["missing", "missing", "first_action", "unclosed_tag", None, None]
+    assert [turn["problem"] for turn in record["turns"]] == ["missing", "missing", None, None, None, "early", None]
+    rules = ["missing", "missing", "first_action", "unclosed_tag", None, None, None]
     assert [turn["format"]["rule"] for turn in record["turns"]] == rules
     told = (
         "Take exactly one action per message: <execute_ipython>, <execute_bash>, <finish>. Stop after its closing tag."
@@ -114,7 +114,7 @@ def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
         observed(record, turn) for turn in (2, 3, 4)
     ] == ["```\n1\n```", "```\n1\n```", "```\n42\n```"]
     # --format strict: what only a lenient reading finds is carried out, and counts as malformed
-    assert record["format_rate"] == 2 / 6 and record["code"] is None and record["validation"] is None
+    assert record["format_rate"] == 3 / 7 and record["code"] is None and record["validation"] is None
     assert record["execution"]["submission"] is None and record["execution"]["status"] == "ok"
 
 
@@ -192,7 +192,7 @@ def test_an_ideator_is_asked_and_its_answer_is_an_observation(asked: Played) -> 
     assert record["usage"]["completion_tokens"] > policy  # what the ideator used is counted, not as the turn's own
     # an answer in another form is replaced, and what was said is kept
     other = asked.of("mill_1")
-    assert [turn["problem"] for turn in other["turns"]] == ["malformed", None, None]
+    assert [turn["problem"] for turn in other["turns"]] == ["malformed", None, "early", None]  # it insists on its end
     assert observed(other, 1) == FIXED["null"] and other["turns"][1]["help"]["said"] == "I have no idea"
     assert other["turns"][1]["help"]["idea"] is None
     assert [check_tokens(record, asked.requests) for record in asked.records] == [1, 1]
