@@ -252,16 +252,16 @@ ANSWERING = (
 
 
 def check_scaling(name: str, units: Iterable[str]) -> None:
-    """Four times as many of each unit take less than eight times as long; looked at where they take long at all."""
+    """Sixteen times as many of each unit take less than forty times as long; looked at where they take long at all."""
     read = READERS[name]
     seconds(read, "hello")
     for unit in units:
         enough = MOST_S / 5
         if seconds(read, unit * (LENGTH // 5 // len(unit))) <= enough:
             continue
-        few, many = (unit * (length // len(unit)) for length in (LENGTH // 8, LENGTH // 2))
+        few, many = (unit * (length // len(unit)) for length in (LENGTH // 16, LENGTH))
         once = min(seconds(read, few) for _ in range(5))
-        most = max(8 * once + NOISE_S, MOST_S)
+        most = max(40 * once + NOISE_S, MOST_S)
         assert least_seconds(read, many, most) <= most, f"{name}: {unit!r}"
 
 
