@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command
+from conftest import ROOT, records, run_command
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -100,21 +100,10 @@ def test_a_model_is_sampled_as_its_card_has_it(tiny: Path, tmp_path: Path) -> No
 
 def test_a_record_says_how_it_was_sampled(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "p.md").write_text("say a few words")
-    (tmp_path / "tasks.jsonl").write_text("")
-    run_command(
-        "mle-gen-task", "-q", "-n", "1", "--samples", "60", "--data", ".", "-o", "tasks.jsonl", "--force", cwd=tmp_path
-    )
-    line = [
-        "mle-rollout",
-        "-q",
-        "-m",
-        f"hf:{with_card(tiny, tmp_path / 'qwen', **QWEN)}",
-        "--data",
-        ".",
-        "--prompt",
-        "p.md",
-    ]
-    line += ["--max-tokens", "5", "--sampling", "model", "tasks.jsonl"]
+    first = (ROOT / "examples" / "tasks" / "tasks.jsonl").read_text().partition("\n")[0]
+    (tmp_path / "tasks.jsonl").write_text(first + "\n")
+    line = ["mle-rollout", "-q", "-m", f"hf:{with_card(tiny, tmp_path / 'qwen', **QWEN)}", "--prompt", "p.md"]
+    line += ["--data", str(ROOT / "examples"), "--max-tokens", "5", "--sampling", "model", "tasks.jsonl"]
     (record,) = records(run_command(*line, cwd=tmp_path).stdout)
     assert record["policy"]["sampling"] == {
         "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1, "max_tokens": 5,
