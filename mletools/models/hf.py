@@ -170,10 +170,8 @@ class RowSampler:
             return torch.tensor([[value] for value in values], dtype=dtype, device=device)
 
         self.temperatures, self.top_p = column([a.temperature for a in asked]), column([a.top_p for a in asked])
-        self.top_k, self.penalties = (
-            column([a.top_k for a in asked], torch.int64),
-            column([a.repetition_penalty for a in asked]),
-        )
+        self.top_k = column([a.top_k for a in asked], torch.int64)
+        self.penalties = column([a.repetition_penalty for a in asked])
         self.padding = column(padding, torch.int64)
         self.logprobs: list[Any] = []
         # One double in [0, 1) per token, drawn for the whole row at once.
