@@ -136,9 +136,7 @@ def test_help_shows_two_examples_in_80_columns_and_loads_nothing_heavy(command: 
     assert start_command(command, "--no-such-option", check=False).returncode == 2
 
 
-@pytest.mark.parametrize(
-    "command", quick(without_twin(READERS, "mle-train-grpo"), "mle-sandbox", "mle-filter", "mle-show")
-)
+@pytest.mark.parametrize("command", quick(READERS, "mle-sandbox", "mle-filter", "mle-show"))
 def test_file_and_pipe_give_the_same_records(command: str, ready: Path) -> None:
     by_file = call(command, cwd=ready)
     shutil.rmtree(ready / "out", ignore_errors=True)

@@ -73,7 +73,7 @@ def runs_to_end(outcome: Outcome, targets: AttackTargets) -> Verdict:
 
 def ends_with(*statuses: str) -> Rule:
     """Sealed when the run ended with one of `statuses`."""
-    return lambda outcome, targets: Verdict(outcome.status in statuses, f"status {outcome.status}")
+    return lambda outcome, targets: Verdict(outcome.status in statuses, f"status {status_and_error(outcome)}")
 
 
 def next_run_works(outcome: Outcome, targets: AttackTargets) -> Verdict:

@@ -8,7 +8,7 @@ during the run, not from the program's claims. Not covered: how fast a limit act
 from dataclasses import replace
 
 from ..interface import Outcome
-from .attack import PARTS, Attack, Verdict, ends_with, programs
+from .attack import PARTS, Attack, Verdict, ends_with, programs, status_and_error
 from .processes import SMALL
 from .targets import AttackTargets
 
@@ -23,13 +23,19 @@ def _within_limit(outcome: Outcome, targets: AttackTargets) -> Verdict:
     return Verdict(used <= SMALL.memory_mb + _MARGIN_MB, seen)
 
 
+def _ended_or_refused(outcome: Outcome, targets: AttackTargets) -> Verdict:
+    """Sealed when the limit ended the run, or when there was no room for the processes that would exceed it."""
+    refused = outcome.status == "error" and b"OPEN" not in outcome.stdout
+    return Verdict(outcome.status == "memory" or refused, f"status {status_and_error(outcome)}")
+
+
 _LIMITS = {
     "memory in program arguments": replace(SMALL, processes=250),
     "memory in file locks": replace(SMALL, disk_mb=250),
 }
 _RULES = {
     "memory bomb": ends_with("memory"),
-    "memory of many processes": ends_with("memory"),
+    "memory of many processes": _ended_or_refused,
     "memory in memfd files": ends_with("memory", "disk", "error"),
     "memory in System V segments": ends_with("memory", "error"),
 }
