@@ -12,6 +12,7 @@ from ..base.errors import OptionError, ToolError
 from ..base.jsonl import Line
 from ..cli_options import options
 from ..records.task import Task, WrittenTask
+from ..tasks.code_metrics import CodeMetricOptions, CodeMetrics
 from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
 
 
@@ -37,7 +38,8 @@ def read_record(path: str) -> WrittenTask:
 @cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True)
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric}, record={"read": read_record})
-def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions) -> None:
+@options(CodeMetricOptions, "code_metrics", "Metrics that are code")
+def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, code_metrics: CodeMetricOptions) -> None:
     """Convert folders of MLE-bench, MLE-Dojo, SandMLE or Kaggle, and tables, into tasks.
 
     \b
@@ -66,13 +68,14 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions) ->
         raise click.UsageError(f"--seal reads records, in which data.dir names the folder: leave {paths[0]} out")
     import_options.check()
     run.end_dry_run()
-    if import_options.seal is not None:
-        seal_tasks(run, import_options)
-        return
-    import_tasks(run, paths, import_options)
+    with code_metrics.open() as by_code:
+        if import_options.seal is not None:
+            seal_tasks(run, import_options, by_code)
+        else:
+            import_tasks(run, paths, import_options, by_code)
 
 
-def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions) -> None:
+def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, code_metrics: CodeMetrics) -> None:
     """Write a record for each task in `paths`; report and count skipped ones. ToolError: nothing was imported."""
     from ..tasks.importing.copies import copies_of
     from ..tasks.importing.task import import_task
@@ -88,7 +91,7 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions) -> 
     for copy in copies_of(remaining):
         run.say(copy)
     run.progress(len(remaining), "tasks")
-    importer = partial(import_task, options=replace(options, seed=run.seed), data=run.data)
+    importer = partial(import_task, options=replace(options, seed=run.seed), data=run.data, code_metrics=code_metrics)
     for candidate, result, error in run.map(importer, remaining, processes=True):
         if isinstance(error, Rejected):
             _skip(run, candidate.name, error.reason)
@@ -103,7 +106,7 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions) -> 
         raise ToolError("nothing was imported")
 
 
-def seal_tasks(run: cli.Run, options: ImportOptions) -> None:
+def seal_tasks(run: cli.Run, options: ImportOptions, code_metrics: CodeMetrics) -> None:
     """Write the completed record of each task in options.seal. ToolError: the place of one that is not sound, and why."""
     from ..tasks.importing.own_record import read_records
     from ..tasks.table import Rejected
@@ -112,7 +115,7 @@ def seal_tasks(run: cli.Run, options: ImportOptions) -> None:
     run.open(key=lambda task: task["data"]["dir"])
     lines = [line for line in read_records(options.seal) if not run.finished(line.record.get("data", {}).get("dir"))]
     run.progress(len(lines), "tasks")
-    sealer = partial(_seal, options=replace(options, seed=run.seed), data=run.data)
+    sealer = partial(_seal, options=replace(options, seed=run.seed), data=run.data, code_metrics=code_metrics)
     for line, result, error in run.map(sealer, lines, processes=True):
         if isinstance(error, (Rejected, ToolError)):
             raise ToolError(f"{line.place}: {error}")
@@ -124,10 +127,10 @@ def seal_tasks(run: cli.Run, options: ImportOptions) -> None:
         run.emit(task)
 
 
-def _seal(line: Line, options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
+def _seal(line: Line, options: ImportOptions, data: Path, code_metrics: CodeMetrics) -> tuple[Task, list[str]]:
     from ..tasks.importing.task import seal_task
 
-    return seal_task(line.record, options, data)
+    return seal_task(line.record, options, data, code_metrics)
 
 
 def _candidates(run: cli.Run, paths: Iterable[str], format: str) -> list[Candidate]:

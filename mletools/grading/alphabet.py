@@ -1,8 +1,8 @@
 """The labels, tags, tokens and ranked items that are valid predictions, inferred from the answers.
 
-Where every answer is a whole number, every prediction must be one; where every answer is True or False, the spellings
-of pandas are valid, because the benchmarks' graders use pandas. Labels only: where no answer is a number, a number is
-invalid. Not covered: the labels that a record states (parsing).
+Where every answer is a whole number, every prediction must be one; where every answer is a truth value, in whatever
+spelling of R, SQL, JSON or pandas, every spelling is valid, and so are 0 and 1. Labels only: where no answer is a number, a
+number is invalid. Not covered: the labels that a record states (parsing).
 """
 
 import re
@@ -19,6 +19,9 @@ MISSING = frozenset((
 WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
 BINARY = frozenset({"0", "1"})
+# A truth value as a label, and the same value as 0 or 1.
+TRUTH_LABELS = {spelling: "True" if value == "1" else "False" for spelling, value in TRUTH_VALUES.items()}
+OTHER_NOTATION = {"True": "1", "False": "0", "1": "True", "0": "False"}
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,15 @@ def _symbols(values: Iterable[Any], parse: str) -> Iterable[str]:
 
 
 def read_labels(values: list[str], alphabet: Alphabet) -> list[str]:
-    """The labels of a column in the answers' spelling: truth values for 0 and 1, or 0 and 1 for truth values.
+    """The labels of a column, as `canonical_label` writes them, in the answers' notation: truth values, or 0 and 1.
 
     As in pandas, a column that mixes both is unchanged.
     """
     spellings = set(values) - {""}
-    if alphabet.kind == "truth" and spellings <= TRUTH_VALUES.keys():
-        return ["True" if TRUTH_VALUES.get(value) == "1" else "False" if value else "" for value in values]
-    if alphabet.kind == "truth" and spellings <= BINARY:
-        return ["True" if value == "1" else "False" if value else "" for value in values]
-    if alphabet.whole and alphabet.known <= BINARY and spellings and spellings <= TRUTH_VALUES.keys():
-        return [TRUTH_VALUES.get(value, "") for value in values]
+    truth_for_binary = alphabet.kind == "truth" and spellings <= BINARY
+    binary_for_truth = alphabet.whole and alphabet.known <= BINARY and spellings <= {"True", "False"}
+    if truth_for_binary or binary_for_truth:
+        return [OTHER_NOTATION.get(value, "") for value in values]
     return values
 
 

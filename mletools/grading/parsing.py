@@ -1,7 +1,7 @@
 """Parse cells into the values that metrics compare; one function per kind, in KINDS.
 
 number    a finite float
-label     text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are equal
+label     text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are equal, as are TRUE and true
 text      the text, unchanged
 tokens    list of items           order     tuple of items, a permutation of the answer's
 tagset    frozenset of items      ranked    tuple of items, best first
@@ -19,10 +19,8 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from ..records.task import SubmissionFormat
-from .alphabet import MISSING, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
+from .alphabet import MISSING, TRUTH_LABELS, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
 
-# How pandas writes truth values; answers may hold them instead of numbers.
-BOOLEANS = {"True": "1", "False": "0"}
 # Longer whole numbers are never positions in an image or a text, and slow to parse.
 MOST_DIGITS = 18
 SHOWN = 50
@@ -67,12 +65,15 @@ def shown(cell: str) -> str:
 
 
 def canonical_label(value: Any) -> str:
-    """A label as text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are one label."""
+    """A label as text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are one label.
+
+    The six spellings of a truth value are True and False.
+    """
     text = str(value)
     try:
         number = float(text)
     except ValueError:
-        return text
+        return TRUTH_LABELS.get(text, text)
     if "_" in text or not text.isascii():  # accepted by float() only
         return text
     text = text.strip()
@@ -91,7 +92,7 @@ def number(cells: Sequence[str], spec: CellFormat) -> Any:
     import numpy as np
 
     if spec.get("booleans"):
-        cells = [BOOLEANS.get(cell, cell) for cell in cells]
+        cells = [TRUTH_VALUES.get(cell, cell) for cell in cells]
     elif cells and cells[0] in TRUTH_VALUES and TRUTH_VALUES.keys() >= set(cells):  # as pandas reads such a column
         cells = [TRUTH_VALUES[cell] for cell in cells]
     try:

@@ -16,6 +16,16 @@ from .parsing import shown
 MAX_COLUMNS = 20_000
 MAX_COMMAS = 1_000_000  # of one row, including those inside cells
 BLOCK_CELLS = 100_000
+# What people hand in for CSV, by its first bytes.
+OTHER_FILES = {
+    b"\x1f\x8b": "compressed with gzip",
+    b"PK\x03\x04": "a ZIP archive, or an Excel file",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"PAR1": "a Parquet file",
+    b"\xff\xfe": "in UTF-16",
+    b"\xfe\xff": "in UTF-16",
+}
 
 
 class Invalid(ValueError):
@@ -33,6 +43,9 @@ def read_table(
     """(all column names, the cells of the columns `names`, default all). Invalid: not CSV, or more than `most` rows."""
     if not content.strip():
         raise Invalid("the file is empty")
+    for begins, what in OTHER_FILES.items():
+        if content.startswith(begins):
+            raise Invalid(f"the file is {what}: it must be plain CSV text in UTF-8")
     if b"\0" in content:
         raise Invalid("the file holds NUL bytes: it must be CSV text")
     try:
@@ -94,7 +107,11 @@ def _check_header(header: Sequence[str], expected: Sequence[str] | None) -> None
             raise Invalid(f"column {shown(duplicate)} appears twice")
     for name in expected or ():
         if name not in names:
-            raise Invalid(f"column {name!r} is missing; the columns are {listed(header)}")
+            other = next(
+                (each for each in (";", "\t", "|") if len(header) == 1 and name in header[0].split(each)), None
+            )
+            hint = f": its cells are separated by {other!r}, and must be by commas" if other else ""
+            raise Invalid(f"column {name!r} is missing; the columns are {listed(header)}{hint}")
 
 
 def _columns(lines: Any, header: Sequence[str], names: Sequence[str], most: int | None) -> dict[str, list[str]]:

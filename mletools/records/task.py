@@ -250,6 +250,9 @@ class ProvenanceParts(TypedDict):
     irrelevant: NotRequired[list[str]]
     """Of a made task: factors that the rule does not look at."""
 
+    read_as: NotRequired[list[str]]
+    """Of an imported table: what was done to read it, in sentences."""
+
     sanity: NotRequired[dict[str, Any]]
     """Each check by name: passed, or skipped and why; of an imported task what was tried."""
 

@@ -66,6 +66,28 @@ class CodeMetrics:
                 raise RecordError(f"{failure} (it scores no submission that is known to be good)") from None
         raise code.FailsOnThisFile(scored, failure)
 
+    def try_out(self, task: Mapping[str, Any], folder: Path) -> None:
+        """RecordError where the metric scores no submission that is known to be good, or fails otherwise.
+
+        Nothing where there is none such.
+        """
+        from ..grading import Invalid, code
+        from . import known_good
+
+        key, failures = _key(task, folder), list[str]()
+        with self._sandbox.lock:
+            for name, content in known_good.submissions(task, folder):
+                try:
+                    self._score(key, task, folder, content)
+                except Invalid as invalid:
+                    failures.append(f"{name} is invalid: {invalid}")
+                except code.MetricFailed as failed:
+                    failures.append(f"it fails on {name}: {failed.reason}{': ' * bool(failed.said)}{failed.said}")
+                else:
+                    return
+        if failures:
+            raise RecordError(f"{task['metric']['file']} does not score what it ought to: {'; '.join(failures)}")
+
     def _known_to_score(self, key: Key, task: Mapping[str, Any], folder: Path, anew: bool) -> str:
         """What the metric scores of the submissions known to be good, "" for nothing. RecordError: the machine fails."""
         from ..grading import Invalid, code

@@ -49,6 +49,7 @@ class Origin(Provenance, total=False):
     positive: str
     left_out: list[str]
     rows_without_target: int
+    read_as: list[str]
     seed_task: str
     specification: dict[str, object]
     attempts: list[AttemptNote]

@@ -1,5 +1,6 @@
 """Reading submissions: alignment, cells of every kind, reasons word for word, rubbish of every sort."""
 
+import gzip
 import io
 import random
 from typing import Any
@@ -44,7 +45,7 @@ def test_truth_values_are_written_in_several_ways() -> None:
     answers = b"id,y\n1,True\n2,False\n3,True\n"
     for content in (b"1,1\n2,0\n3,1.0\n", b"1,TRUE\n2,false\n3,true\n"):
         assert read(b"id,y\n" + content, answers, parse="label") == [["True"], ["False"], ["True"]]
-    assert read(b"id,y\n1,1\n2,x\n3,true\n", b"id,y\n1,True\n2,x\n3,1\n", parse="label") == [["1"], ["x"], ["true"]]
+    assert read(b"id,y\n1,1\n2,x\n3,true\n", b"id,y\n1,True\n2,x\n3,1\n", parse="label") == [["1"], ["x"], ["True"]]
 
 
 def test_several_id_columns() -> None:
@@ -89,7 +90,14 @@ def test_extra_columns_are_ignored_unless_refused() -> None:
         (b"id,y\n1,0x1F\n2,2\n3,3\n", "column 'y' of row '1' is '0x1F', not a finite number"),
         (b"\xef\xbb\xbf", "the first line is empty: it must name the columns"),
         (b"\x80\x04\x95\x10pickle", "the file is not UTF-8 text"),
-        (b"PK\x03\x04\0\0zip", "the file holds NUL bytes: it must be CSV text"),
+        (b"PK\x03\x04\0\0zip", "the file is a ZIP archive, or an Excel file: it must be plain CSV text in UTF-8"),
+        (gzip.compress(b"id,y\n"), "the file is compressed with gzip: it must be plain CSV text in UTF-8"),
+        ("id,y\n1,1\n".encode("utf-16"), "the file is in UTF-16: it must be plain CSV text in UTF-8"),
+        (
+            b"id;y\n1;1\n2;2\n3;3\n",
+            "column 'id' is missing; the columns are 'id;y': its cells are separated by ';', and must be by commas",
+        ),
+        (b"id,y\n1,\0\n", "the file holds NUL bytes: it must be CSV text"),
     ],
 )
 def test_rubbish_has_a_reason(content: bytes, told: str) -> None:

@@ -259,7 +259,8 @@ def test_a_competition_whose_grader_is_code(tmp_path: Path) -> None:
     )
     competitions = tmp_path / "repo" / "mlebench" / "competitions"
     code = {
-        "of-my-own/grade.py": "from mlebench.competitions.utils import tidy\nfrom .near import distance\nimport math\n",
+        "of-my-own/grade.py": "from mlebench.competitions.utils import tidy\nfrom mlebench.competitions.own.near import "
+        "distance\nimport math\ndef grade(submission, answers):\n    return 0.5\n",
         "of-my-own/near.py": "def distance(): ...\n",
         "of-my-own/math_notes.py": "",
         "utils.py": "def tidy(): ...\n",
@@ -292,7 +293,8 @@ def test_known_competitions_that_a_record_cannot_express(tmp_path: Path) -> None
     source = dojo(tmp_path / "data", name)
     _, told = imported(source, cwd=tmp_path, code=1)
     assert told[0] == f"mle-import: skipped {name}: unsupported: {note} (its grader is code: give --repo)"
-    grader = {f"{name}/utils/metric.py": "class M:\n    def evaluate(self, a, b):\n        return 1.0\n"}
+    metric = "class M:\n    def evaluate(self, a, b):\n        return 1.0\n    def validate_submission(self, a, b):\n        pass\n"
+    grader = {f"{name}/utils/metric.py": metric}
     write(tmp_path / "repo" / "mledojo" / "competitions", grader)
     for which in ("private", "public"):
         write(source / "data" / "private", {f"{which}_leaderboard.csv": leaderboard([1, 2])})
@@ -549,7 +551,7 @@ def test_files_are_nothing_that_baselines_learn_from(
     [
         ((), "a plain folder does not say how it is graded: give --metric and --target"),
         (("--metric", "rmse", "--target", "z"), "train.csv has no column 'z': name the target with --target"),
-        (("--metric", "rmse", "--target", "b"), "the metric reads numbers, and column 'b' of train.csv holds others"),
+        (("--metric", "rmse", "--target", "b"), "the metric reads numbers, and column 'b' holds others: 'z' in line 2"),
         (("--metric", "rmse", "--target", "y", "--id", "b"), "the ids in column 'b' of train.csv are not unique"),
         (
             ("--metric", "rmse", "--target", "Id"),
@@ -647,12 +649,12 @@ def _has(module: str) -> bool:
         ("x.csv", "a,y\n1,2\n", (), "a table does not say what is to be predicted: give --target"),
         ("x.csv", "a,y\n1,2\n", ("--target", "z"), "x.csv has no column 'z'; it has 'a', 'y'"),
         ("x.csv", "a,y\n1\n", ("--target", "y"), "x.csv: line 2 has 1 cells, the first line has 2"),
-        ("x.csv", "a,a\n1,2\n", ("--target", "a"), "x.csv: column 'a' appears twice"),
+        ("x.csv", "a,a\n1,2\n", ("--target", "a"), "x.csv: column 'a' appears twice, with different cells: rename one"),
         ("x.csv", "a,y\n", ("--target", "y"), "x.csv: there are no rows"),
-        ("x.csv", "a,y\n1,NA\n", ("--target", "y"), "no row has a target"),
+        ("x.csv", "a,y\n1,NA\n", ("--target", "y"), "no row has a target: 1 of 1 rows have no target and are left out ('NA' in 1; --keep-label NA makes that a label)"),
         ("x.csv", "a,y\n1,2.5\n2,3.5\n", ("--target", "y"), "2 rows are too few to hold some out"),
         ("x.csv", "id,y\n1,2\n1,3\n", ("--target", "y"), "column 'id' holds a value twice: name another with --id, or rename it"),
-        ("x.csv", "a,y\n1,x\n2,z\n", ("--target", "y", "--metric", "rmse"), "rmse reads numbers, and column 'y' holds others"),
+        ("x.csv", "a,y\n1,x\n2,z\n", ("--target", "y", "--metric", "rmse"), "rmse reads numbers, and column 'y' holds others: 'x' in line 2"),
         ("x.csv", "a,y\n1,x\n2,x\n", ("--target", "y"), "column 'y' has 1 different values: accuracy is for 2 to 100 classes"),
     ],
 )  # fmt: skip

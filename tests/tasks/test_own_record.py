@@ -273,11 +273,37 @@ def test_a_table_has_no_answers_beside_it(tmp_path: Path) -> None:
 
 def test_a_metric_that_is_code(tmp_path: Path) -> None:
     folder = ferry(tmp_path)
-    write(folder, {"private/grade.py": "from near import distance\n", "private/near.py": "def distance(): ...\n"})
+    write(
+        folder,
+        {"private/grade.py": "from near import grade\n", "private/near.py": "def grade(a, b):\n    return 0.5\n"},
+    )
     record = {"metric": {"file": "private/grade.py", "lower_is_better": True}, "answers": "private/answers.csv"}
     (task,), said = described(tmp_path, record, "tasks/ferry")
     assert task["metric"] == {**record["metric"], "style": "function", "files": ["private/near.py"]}
     assert said[0] == "mle-import: ferry: no thresholds: no medals (its metric is code)"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return None", "it fails on the sample submission: TypeError: "),
+        ("return {'score': 0.5}", "it fails on the sample submission: TypeError: "),
+        ("raise SystemExit(1)", "it fails on the sample submission: "),
+        ("import os; os._exit(0)", "it fails on the sample submission: it leaves no result"),
+        ("return 1 / 0", "it fails on the sample submission: ZeroDivisionError: division by zero"),
+        (
+            "return float('nan')",
+            "the sample submission is invalid: the metric grade.py of these predictions is not a finite",
+        ),
+    ],
+)
+def test_a_metric_that_scores_nothing_is_refused(tmp_path: Path, body: str, reason: str) -> None:
+    folder = ferry(tmp_path)
+    write(folder, {"private/grade.py": f"def grade(submission, answers):\n    {body}\n"})
+    record = {"metric": {"file": "private/grade.py", "lower_is_better": True}, "answers": "private/answers.csv"}
+    _, said = described(tmp_path, record, "tasks/ferry", code=1)
+    assert said[0].startswith("mle-import: skipped ferry: private/grade.py does not score what it ought to: ")
+    assert reason in said[0] and not list((tmp_path / "tasks").glob("ferry-*"))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..alphabet import OTHER_NOTATION
 from ..parsing import canonical_label
 from .checks import codes, number
 from .registry import Undefined, Unsuited, metric
@@ -57,9 +58,10 @@ def average_over_classes(counts: Counts, scores: Any, average: str, positive: An
     if average not in AVERAGES:
         raise Unsuited(f"metric.params.average is {average!r}, not {', '.join(AVERAGES)}")
     if average == "binary":
-        at = counts.names.get(canonical_label(positive))
+        label = canonical_label(positive)
+        at = counts.names.get(label, counts.names.get(OTHER_NOTATION.get(label, label)))
         if at is None or not counts.real[at]:
-            raise Unsuited(f"no answer has the label {canonical_label(positive)!r}; set metric.params.positive")
+            raise Unsuited(f"no answer has the label {label!r}; set metric.params.positive")
         return float(scores[at])
     if average == "micro":
         return float(counts.hits.sum() / counts.real.sum())

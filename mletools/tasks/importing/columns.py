@@ -13,6 +13,7 @@ from ...base import csv_files
 from ..table import MISSING, NUMBER, Column, Rejected, csv_bytes, shortest
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
+FRAMES = (".parquet", ".xlsx")
 Columns = dict[str, list[str]]
 MOST_BYTES = 2 << 30
 LFS = "version https://git-lfs.github.com"
@@ -20,11 +21,10 @@ LFS = "version https://git-lfs.github.com"
 
 def read_columns(path: Path) -> Columns:
     """The columns of a table by their names. Rejected when it is none, in words that name the file."""
+    check_size(path)
+    if path.name.endswith(FRAMES):
+        return of_frame(path)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise Rejected(f"{path.name} has {path.stat().st_size} bytes; tables of at most {MOST_BYTES} are read")
-        if path.name.endswith((".parquet", ".xlsx")):
-            return _of_frame(path)
         columns = csv_files.read_columns(path, csv_files.delimiter_of(path.name))
     except OSError as error:
         raise Rejected(f"{path.name}: {error.strerror or error}") from None
@@ -34,13 +34,24 @@ def read_columns(path: Path) -> Columns:
     return columns
 
 
+def check_size(path: Path) -> None:
+    """Rejected where a file is not there, or too large to be read as a table."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise Rejected(f"{path.name}: {error.strerror or error}") from None
+    if size > MOST_BYTES:
+        raise Rejected(f"{path.name} has {size} bytes; tables of at most {MOST_BYTES} are read")
+
+
 def reject_pointer(path: Path, text: str) -> None:
     """Rejected where the file's `text` begins as a Git LFS pointer does."""
     if text.startswith(LFS):
         raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
 
 
-def _of_frame(path: Path) -> Columns:
+def of_frame(path: Path) -> Columns:
+    """The columns of a Parquet or Excel file. Rejected with the reason."""
     import pandas as pd
 
     try:

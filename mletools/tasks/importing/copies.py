@@ -7,8 +7,8 @@ from contextlib import suppress
 from ...sandbox.hidden import find_copies
 from ...sandbox.sketches import sketch
 from ..table import Rejected
-from .columns import read_columns
 from .options import Candidate
+from .sheet import read_sheet
 
 MOST_COMPARED = 32 << 20  # bytes of a table that is compared with those of installed packages
 
@@ -19,7 +19,7 @@ def copies_of(imported: Iterable[Candidate]) -> Iterator[str]:
     for candidate in imported:
         if candidate.path.is_file() and candidate.path.stat().st_size <= MOST_COMPARED:
             with suppress(Rejected):  # the import says why
-                columns = read_columns(candidate.path)
+                columns = read_sheet(candidate.path).columns
                 numbers = [[_number(cell) for cell in cells] for cells in columns.values()]
                 told = [column for column in numbers if any(number is not None for number in column)]
                 tables[candidate.name] = sketch(list(zip(*told, strict=True)))

@@ -15,17 +15,20 @@ from ...records.task import Scoring, SubmissionFormat
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
 from ..record import Origin, Parts
-from ..table import Rejected
+from ..table import MISSING, Rejected
 from ..tree import files_below
-from .columns import Columns, header_of, is_number, read_columns, written
+from .columns import Columns, header_of, read_columns, written
 from .declare import GradingRules, answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import SAMPLES, distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
+from .sheet import read_header, read_sheet
 from .split import complete_rows, constant_file, draft_of, strata_of
+from .targets import require_numbers
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
+USAGE = "Usage"  # the column of Kaggle's solution files: Public, Private or Ignored
 
 
 def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft | str]:
@@ -53,9 +56,11 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
         origin["held_out"], origin["of_rows"] = split.held_out, split.of_rows
         if split.positive:
             origin["positive"] = split.positive
+        origin["read_as"] = split.told
         origin["left_out"] = telling
     else:
-        given, draft, content, answers = _given(options, public, known), "", dict(rest), known
+        given, origin["read_as"] = _given(options, public, known)
+        draft, content, answers = "", dict(rest), known
         origin["answers_from"] = known.name
     text = text_of(description) if description else ""
     parts = Parts(
@@ -88,23 +93,36 @@ def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     """The columns of the sample submission, or in its absence of one that --id and --target describe."""
     sample = next((name for name in SAMPLES if name in public), None)
     if sample is not None:
-        return header_of(public[sample])
+        return read_header(public[sample], options.dialect)
     if not options.target:
         raise Rejected("there is no sample_submission.csv: name the target with --target")
     return [options.id or "id", *options.target]
 
 
-def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> GradingRules:
-    """The grading part of a folder whose answers are known."""
+def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tuple[GradingRules, list[str]]:
+    """(the grading part of a folder whose answers are known, what to tell)."""
     header = _header(options, public)
     key = options.id or header[0]
     rows = distinct_rows(known, [key])
     metric = metric_part(options)
     target = next((name for name in (*options.target, *header[1:])), "")
     train, truth = read_columns(public["train.csv"]), read_columns(known)
-    cells = [cell for columns in (train, truth) for cell in columns.get(target, [])]
+    ignored = _ignored(truth)
+    told = [f"{known.name}: {len(ignored)} rows whose {USAGE} is Ignored are not scored"] if ignored else []
+    scored = [cell for at, cell in enumerate(truth.get(target, [])) if at not in ignored]
+    cells = [*train.get(target, []), *scored]
     submission, _ = submission_of(options, header, rows, known_labels(cells) if cells else [])
-    return {"submission": submission, "metric": metric, **answers_part(submission, metric["name"])}
+    if ignored:
+        metric["where"] = [{"column": USAGE, "in": ["Public", "Private"]}]
+    return {"submission": submission, "metric": metric, **answers_part(submission, metric["name"])}, told
+
+
+def _ignored(truth: Columns) -> frozenset[int]:
+    """The rows of a solution file of Kaggle's that do not count."""
+    usage = truth.get(USAGE, [])
+    if not set(usage) <= {"Public", "Private", "Ignored"}:
+        return frozenset()
+    return frozenset(at for at, cell in enumerate(usage) if cell == "Ignored")
 
 
 @dataclass(frozen=True)
@@ -123,10 +141,12 @@ class _Question:
     positive: str | None
     form: str
     submission: SubmissionFormat
+    told: list[str]
 
 
 def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
-    train, header = read_columns(public["train.csv"]), _header(options, public)
+    sheet, header = read_sheet(public["train.csv"], options.dialect), _header(options, public)
+    train, told = sheet.columns, list(sheet.notes)
     key = options.id or header[0]
     targets = [*options.target] or [name for name in header if name != key]
     missing = [name for name in targets if name not in train]
@@ -136,15 +156,21 @@ def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
     if key in train and len(set(train[key])) < len(train[key]):
         raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
-    rows = complete_rows(train, targets)
+    rows = complete_rows(train, targets, MISSING - set(options.keep_label))
+    if len(rows) < len(sheet.lines):
+        told.append(
+            f"{len(sheet.lines) - len(rows)} of {len(sheet.lines)} rows of train.csv have no target: none is held out"
+        )
     labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
     submission, form = submission_of(options, header, 1, labels)
     if form == "probabilities" and len(submission["target"]) == 1:
         form = "probability"
     if form == "probabilities" and len(targets) == 1:
         labels = _class_columns(labels, submission["target"], targets[0])
-    cells, positive = _as_numbers(form, {name: train[name] for name in targets}, rows, labels)
-    return _Question(train, rows, targets, cells, labels, positive, form, submission)
+    if len(kept := [label for label in labels if label in options.keep_label]) == 1 and form == "label":
+        submission["missing_as"] = kept[0]
+    cells, positive = _as_numbers(form, {name: train[name] for name in targets}, rows, labels, sheet.lines)
+    return _Question(train, rows, targets, cells, labels, positive, form, submission, told)
 
 
 @dataclass(frozen=True)
@@ -158,6 +184,7 @@ class _Split:
     held_out: int
     of_rows: int
     positive: str | None
+    told: list[str]
 
 
 def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
@@ -170,7 +197,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
     test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form))
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
-    columns = header_of(public["test.csv"]) if "test.csv" in public else list(train)
+    columns = read_header(public["test.csv"], options.dialect) if "test.csv" in public else list(train)
     shown = [key, *(name for name in columns if name in train and name not in (key, *targets))]
     out = set(test)
     kept = [at for at in range(total) if at not in out]
@@ -208,7 +235,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
     except Rejected as rejected:
         draft = rejected.reason
-    return _Split(files, given, answers, draft, len(test), total, asks.positive)
+    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told)
 
 
 def _may_tell(public: dict[str, Path], targets: Sequence[str]) -> list[str]:
@@ -233,7 +260,9 @@ def _class_columns(labels: list[str], columns: list[str], target: str) -> list[s
     return columns
 
 
-def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -> tuple[Columns, str | None]:
+def _as_numbers(
+    form: str, cells: Columns, rows: list[int], labels: list[str], lines: Sequence[int]
+) -> tuple[Columns, str | None]:
     """(the answers' cells, the label that a probability is of): 0 and 1 where a probability of two labels is asked.
 
     Rejected when a metric of numbers meets something else.
@@ -243,8 +272,7 @@ def _as_numbers(form: str, cells: Columns, rows: list[int], labels: list[str]) -
         return {name: ["1" if cell == labels[1] else "0" for cell in column]}, labels[1]
     if form in ("probability", "number"):
         for name, column in cells.items():
-            if not is_number([column[at] for at in rows]):
-                raise Rejected(f"the metric reads numbers, and column {name!r} of train.csv holds others")
+            require_numbers("the metric reads numbers", name, [column[at] for at in rows], [lines[at] for at in rows])
     return cells, None
 
 

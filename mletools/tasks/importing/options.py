@@ -10,6 +10,7 @@ from typing import Any
 from ...base.errors import OptionError
 from ...base.options import option
 from ...records.task import WrittenMetric, WrittenSubmission, WrittenTask
+from .sheet import Dialect, encoding, separator
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
 AUTHOR = "author"  # in the place of a format: the task's author describes the folder
@@ -61,6 +62,26 @@ class ImportOptions:
     test_share: float = option(
         "The share of rows to hold out where answers are not known.", default=0.2, above=0, below=1
     )
+    separator: str | None = option(
+        "What separates a table's cells: comma, semicolon, tab, bar, space, or another character. [default: found out]",
+        metavar="NAME",
+        read=separator,
+    )
+    encoding: str | None = option(
+        "The encoding of a table's text. [default: UTF-8, or what is certain]", metavar="NAME", read=encoding
+    )
+    decimal: str | None = option(
+        "What stands before a table's decimals. [default: a comma where all fits and another character separates cells]",
+        choices=(".", ","),
+    )
+    missing: tuple[str, ...] = option(
+        "A cell without a value, such as ?, beside empty ones, NA and the like. Repeatable.", default=(), metavar="TEXT"
+    )
+    keep_label: tuple[str, ...] = option(
+        "A label of the target, such as None or NA, that would be taken for a missing one. Repeatable.",
+        default=(),
+        metavar="TEXT",
+    )
     thresholds: str = option(
         "Where there is no leaderboard: medals from trained baselines, or no medals.",
         default="baselines",
@@ -72,6 +93,11 @@ class ImportOptions:
         switch=True,
     )
     seed: int = 0
+
+    @property
+    def dialect(self) -> Dialect:
+        """How tables are read."""
+        return Dialect(self.separator, self.encoding, self.decimal, self.missing)
 
     def with_record(self) -> "ImportOptions":
         """These options with what the record says of metric, parameters, id and targets."""

@@ -1,5 +1,7 @@
 """One table in a file becomes a task: the way of the tables that are made here, with a metric and a split of its own."""
 
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,28 +13,36 @@ from ..folder import ANSWERS
 from ..forms import form_of
 from ..record import Parts
 from ..soundness import require
-from ..table import MISSING, Column, Rejected, Table
-from .columns import Columns, features_of, is_number, labels_of, read_columns
+from ..table import Column, Rejected, Table
+from .columns import Columns, features_of, is_number, labels_of
 from .declare import MOST_LABELS, metric_part, parse_of
 from .lookup import text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
+from .sheet import read_sheet
 from .split import strata_of
-
-# Whole numbers of so few values are taken for classes, unless --metric says otherwise.
-MOST_CLASSES = 20
+from .targets import MOST_CLASSES, check_numbers, one_spelling, require_numbers, with_targets
 
 
 def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft]:
     """(the parts of the task, the draft for baselines). Rejected with the reason."""
     if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
-    columns = read_columns(candidate.path)
+    sheet = read_sheet(candidate.path, options.dialect)
+    columns = sheet.columns
     missing = [name for name in options.target if name not in columns]
     if missing:
-        told = ", ".join(map(repr, list(columns)[:20]))
-        raise Rejected(f"{candidate.path.name} has no column {missing[0]!r}; it has {told}")
-    columns, dropped = _with_targets(columns, options.target)
+        known = ", ".join(map(repr, list(columns)[:20]))
+        raise Rejected(f"{candidate.path.name} has no column {missing[0]!r}; it has {known}")
+    told = sheet.notes
+    if not options.metric:
+        for name in options.target:
+            check_numbers(name, columns[name], sheet.lines)
+    columns, lines, note = with_targets(sheet, options.target, options.keep_label)
+    told += note
+    for name in options.target:
+        columns[name], note = one_spelling(name, columns[name])
+        told += note
     key = _id_column(columns, options)
     if key in options.target:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
@@ -40,15 +50,20 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
     found = metric_part(options)
     reads = metrics.find(found["name"]).parse
     form = form_of(found["name"], reads, ["labels"] if len(options.target) == 1 else [])
-    table = _table(candidate, options, columns, key, form)
+    table = _table(candidate, options, columns, lines, key, form)
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
         raise Rejected(f"{found['name']} does not fit {_told(table)}")
     rows = list(range(table.rows))
-    test = held_out(rows, options.test_share, rng, strata_of(columns, options.target, rows, form), twins(table))
+    groups, note = _groups(table)
+    told += note
+    test = held_out(rows, options.test_share, rng, strata_of(columns, options.target, rows, form), groups)
     if len(test) > table.rows - 2 or not test:
         raise Rejected(f"{table.rows} rows are too few to hold some out")
     question = Question(found, form, parse_of(form, reads))
     draft = make_draft(dataset_of(table), question, test, rng, table.id_name, table.ids)
+    if len(kept := [label for label in table.labels if label in options.keep_label]) == 1:
+        # pandas reads and writes this label as an empty cell
+        draft = replace(draft, submission={**draft.submission, "missing_as": kept[0]})
     description = describe(draft)
     parts = Parts(
         name=table.name,
@@ -62,21 +77,29 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
             "source": candidate.source,
             "seed": options.seed,
             "graded_by": "options",
-            "rows_without_target": dropped,
+            "rows_without_target": len(sheet.lines) - len(lines),
+            "read_as": told,
         },
     )
-    sanity = require(parts.case(lambda _: 0.0), ("train_test_separate", "answers_secret"))
+    checks = ("train_test_separate", "answers_secret") if groups else ("answers_secret",)
+    sanity = require(parts.case(lambda _: 0.0), checks)
     return replace(parts, provenance={**parts.provenance, "sanity": sanity}), draft
 
 
-def _with_targets(columns: Columns, targets: tuple[str, ...]) -> tuple[Columns, int]:
-    """(the rows whose targets are there, how many others there were)."""
-    whole = zip(*(columns[name] for name in targets), strict=True)
-    rows = [at for at, cells in enumerate(whole) if not MISSING & set(cells)]
-    total = len(columns[targets[0]])
-    if not rows:
-        raise Rejected("no row has a target")
-    return {name: [cells[at] for at in rows] for name, cells in columns.items()}, total - len(rows)
+def _groups(table: Table) -> tuple[list[Hashable], list[str]]:
+    """(the group of each row, what to tell): rows that share all features and all targets stay together.
+
+    Where rows of the same features have other targets, as in a trial of few doses, rows are drawn one by one.
+    """
+    groups = twins(table)
+    targets = list(zip(*(table.cells[column.name] for column in table.targets), strict=True))
+    several = [group for group, count in Counter(groups).items() if count > 1]
+    if not several:
+        return groups, []
+    if len(set(zip(groups, targets, strict=True))) > len(set(groups)):
+        return [], ["rows with the same features have different targets: rows are held out one by one"]
+    rows = sum(Counter(groups)[group] for group in several)
+    return groups, [f"{rows} rows are in {len(several)} groups of equal rows: those of a group stay together"]
 
 
 def _id_column(columns: Columns, options: ImportOptions) -> str | None:
@@ -98,7 +121,9 @@ def _with_metric(options: ImportOptions, columns: Columns) -> ImportOptions:
     return replace(options, metric="accuracy" if classes else "rmse")
 
 
-def _table(candidate: Candidate, options: ImportOptions, columns: Columns, key: str | None, form: str) -> Table:
+def _table(
+    candidate: Candidate, options: ImportOptions, columns: Columns, lines: Sequence[int], key: str | None, form: str
+) -> Table:
     """The table, its one target with labels where the form asks for classes."""
     labels: list[str] = []
     if form != "number":
@@ -112,8 +137,7 @@ def _table(candidate: Candidate, options: ImportOptions, columns: Columns, key: 
             )
     else:
         for name in options.target:
-            if not is_number(columns[name]):
-                raise Rejected(f"{options.metric} reads numbers, and column {name!r} holds others")
+            require_numbers(f"{options.metric} reads numbers", name, columns[name], lines)
     kinds = {0: "regression", 2: "binary_classification"}
     name = candidate.task_name
     return Table(

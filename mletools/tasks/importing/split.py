@@ -4,6 +4,7 @@ Not covered: the draws of tables that are made here (draft).
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from ...grading import metrics
@@ -19,9 +20,10 @@ from .declare import MOST_LABELS
 MOST_BASELINE_BYTES = 200 << 20
 
 
-def complete_rows(columns: Columns, targets: Sequence[str]) -> list[int]:
-    """The rows whose targets are all there."""
-    return [at for at, cells in enumerate(zip(*(columns[name] for name in targets), strict=True)) if all(cells)]
+def complete_rows(columns: Columns, targets: Sequence[str], missing: AbstractSet[str] = frozenset({""})) -> list[int]:
+    """The rows whose targets are all there; `missing` are cells without one."""
+    rows = zip(*(columns[name] for name in targets), strict=True)
+    return [at for at, cells in enumerate(rows) if missing.isdisjoint(cells)]
 
 
 def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], form: str) -> Sequence[str]:

@@ -5,6 +5,8 @@ covered: which folders there are (layouts), and what goes for each kind of them 
 own_record).
 """
 
+import io
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +19,7 @@ from ...base.ids import derive_seed
 from ...grading import check_task, metrics, score_bytes
 from ...grading.private_data import task_folder
 from ...records.task import Grading, Task, WrittenData
+from ..code_metrics import CodeMetrics
 from ..draft import TaskDraft
 from ..folder import Content, same, size
 from ..record import Origin, Parts, finish, rate, record_of
@@ -42,11 +45,13 @@ MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 FEWEST_RATED = 10
 
 
-def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
+def import_task(
+    candidate: Candidate, options: ImportOptions, data: Path, code_metrics: CodeMetrics | None = None
+) -> tuple[Task, list[str]]:
     """(the record of a candidate's task, with its folder written below `data`; what to tell about it).
 
-    The record has an empty lineage. Rejected where this candidate cannot be imported; ToolError where our own folder
-    cannot be written.
+    The record has an empty lineage. `code_metrics` try a metric that is code. Rejected where this candidate cannot be
+    imported; ToolError where our own folder cannot be written.
     """
     options = options.with_record()
     drawn = derive_seed(options.seed, candidate.source)
@@ -71,13 +76,22 @@ def import_task(candidate: Candidate, options: ImportOptions, data: Path) -> tup
     def written(parts: Parts) -> Task:
         return finish(parts, data, (candidate.source, options.seed), _check)
 
-    return _finished(parts, draft, options, data, drawn, written)
+    task, notes = _finished(parts, draft, options, data, drawn, written)
+    folder = task_folder(data, task)
+    try:
+        return task, notes + _metric_tried(task, folder, code_metrics)
+    except Rejected:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
-def seal_task(fields: dict[str, object], options: ImportOptions, data: Path) -> tuple[Task, list[str]]:
+def seal_task(
+    fields: dict[str, object], options: ImportOptions, data: Path, code_metrics: CodeMetrics | None = None
+) -> tuple[Task, list[str]]:
     """(the complete record of a task whose folder below `data` is in its final form, what to tell about it).
 
-    `fields` are those that its author wrote; the folder does not change. Rejected where the task is not sound.
+    `fields` are those that its author wrote; the folder does not change. `code_metrics` try a metric that is code.
+    Rejected where the task is not sound.
     """
     try:
         told = written_task(fields)
@@ -96,7 +110,21 @@ def seal_task(fields: dict[str, object], options: ImportOptions, data: Path) -> 
         return {**record, "lineage": told.get("lineage", [])}
 
     seed = derive_seed(options.seed, str(parts.provenance["source"]))
-    return _finished(parts, None, options, data, seed, written)
+    task, notes = _finished(parts, None, options, data, seed, written)
+    return task, notes + _metric_tried(task, folder, code_metrics)
+
+
+def _metric_tried(task: Task, folder: Path, code_metrics: CodeMetrics | None) -> list[str]:
+    """What to tell of a metric that is code. Rejected where it does not score what it ought to."""
+    if "file" not in task["metric"] or code_metrics is None:
+        return []
+    try:
+        code_metrics.try_out(task, folder)
+    except RecordError as error:
+        raise Rejected(str(error)) from None
+    except ToolError as error:
+        return [f"its metric was not tried: {error}"]
+    return []
 
 
 def _finished(
@@ -116,6 +144,7 @@ def _finished(
         checked = require(parts.case(lambda _: 0.0), ("answers_secret",))
         parts = replace(parts, provenance={**parts.provenance, "sanity": {**parts.provenance["sanity"], **checked}})
     parts, notes = _with_thresholds(parts, draft, options, seed)
+    notes = [*parts.provenance.get("read_as", []), *notes]
     for name in parts.provenance.get("left_out", []):
         notes.append(f"left out, it could hold the answers: {name}")
     try:
@@ -148,8 +177,8 @@ def _secret(parts: Parts) -> None:
 def _tried(parts: Parts, strict: bool) -> Parts:
     """`parts` with what came of grading its own answers and its sample submission, in provenance.sanity.
 
-    Rejected when the answers cannot be graded, or are not accepted as a submission. `strict`: also when they do not
-    score as perfect, do not reach gold, or when there is no valid sample submission.
+    Rejected when the answers cannot be graded or are not accepted as a submission, or when the sample submission is not.
+    `strict`: also when the answers do not score as perfect, or do not reach gold.
     """
     given = parts.grading
     answers = parts.private[given["answers"]]
@@ -182,17 +211,29 @@ def _scores(parts: Parts, answers: bytes) -> dict[str, float | str]:
     sample = next((parts.public[name] for name in SAMPLES if name in parts.public), None)
     if sample is not None and size(sample) <= MOST_SANITY_BYTES:
         content = sample if isinstance(sample, bytes) else sample.read_bytes()
-        try:
-            found["sample_submission"] = round(score_bytes(given, answers, content), 5)
-        except ValueError as error:
-            found["sample_submission"] = f"invalid: {error}"
+        found["sample_submission"] = _score_of_sample(given, answers, content)
     return found
 
 
+def _score_of_sample(given: Grading, answers: bytes, content: bytes) -> float:
+    """The score of the sample submission. Rejected where it is invalid, or after pandas has read and written it."""
+    import pandas as pd
+
+    how = "the sample submission is invalid"
+    try:
+        score = round(score_bytes(given, answers, content), 5)
+        how += " once pandas has read and written it, as agents do"
+        frame = pd.read_csv(io.BytesIO(content))
+        score_bytes(given, answers, frame.to_csv(index=False).encode())
+    except ValueError as error:
+        raise Rejected(f"{how}: {error}") from None
+    return score
+
+
 def _require_sound(given: Grading, found: dict[str, float | str]) -> None:
-    """Rejected unless the answers score as perfect and reach gold, and the sample submission is valid."""
+    """Rejected unless the answers score as perfect and reach gold."""
     metric = metrics.find(given["metric"]["name"])
-    score, sample = found["perfect_submission"], found.get("sample_submission")
+    score = found["perfect_submission"]
     if isinstance(score, float) and metric.best is not None and abs(score - metric.best) > MOST_OFF_PERFECT:
         raise Rejected(
             f"the answers as a submission score {score:g}, a perfect {metric.name} is {metric.best:g}: "
@@ -201,8 +242,6 @@ def _require_sound(given: Grading, found: dict[str, float | str]) -> None:
     gold = given["thresholds"]["gold"] if "thresholds" in given else None
     if isinstance(score, float) and gold is not None and (gold < score if metric.lower_is_better else gold > score):
         raise Rejected(f"thresholds.gold is {gold:g}, out of reach: the answers themselves score {score:g}")
-    if isinstance(sample, str):
-        raise Rejected(f"the sample submission is {sample}")
 
 
 def perfect_submission(given: Grading, answers: Content) -> bytes | None:

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...grading.alphabet import TRUTH_VALUES
+from ...grading.parsing import canonical_label
 from ...records.task import Task
 from ..table import Rejected
-from .rows import Key, canonical
+from .rows import Key
 
 Columns = Mapping[str, Sequence[str]]
-BOOLEANS = {"True", "False"}
 # More different values are no classes.
 MOST_CLASSES = 100
 # What stands before a class in the name of its column, beside nothing and what all the columns begin with.
@@ -68,7 +69,7 @@ def _targets(
         for name in new:
             labels = _class_labels(train[name], targets)
             if labels:
-                column = [canonical(cell) for cell in train[name]]
+                column = [_label(cell) for cell in train[name]]
                 cells = {each: ["1" if cell == labels[each] else "0" for cell in column] for each in targets}
                 return Truth(cells, [name], [bool(cell.strip()) for cell in train[name]])
     if len(targets) == 1 and parse == "ranked" and len(units) < len(next(iter(train.values()))):
@@ -92,17 +93,21 @@ def _as_known(task: Task, name: str, cells: Sequence[str], known: Sequence[str])
     there, theirs = {cell for cell in cells if cell.strip()}, {cell for cell in known if cell.strip()}
     parse = task.get("answer_parse", task["submission"]["parse"])
     if parse == "number":
-        if all(map(_is_number, there - BOOLEANS)):
+        if all(map(_is_number, there - TRUTH_VALUES.keys())):
             return list(cells)
         positive = task.get("provenance", {}).get("positive")
-        if len(there) == 2 and positive in there and {canonical(cell) for cell in theirs} <= {"0", "1"}:
+        if (
+            len(there) == 2
+            and positive in there
+            and {TRUTH_VALUES.get(cell, _label(cell)) for cell in theirs} <= {"0", "1"}
+        ):
             return [cell and str(int(cell == positive)) for cell in cells]
         raise Rejected(
             f"column {name!r} of train.csv holds other cells than numbers, and which of them is 1 is not known"
         )
     if parse == "label":
-        mine = {canonical(cell) for cell in there}
-        if not mine & {canonical(cell) for cell in theirs}:
+        mine = {_label(cell) for cell in there}
+        if not mine & {_label(cell) for cell in theirs}:
             raise Rejected(f"column {name!r} of train.csv has none of the labels of the answers")
     return list(cells)
 
@@ -115,11 +120,11 @@ def _complete(task: Task, columns: Sequence[Sequence[str]]) -> list[bool]:
 
 def _class_labels(cells: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
     """The label of each class column, {} where the cells are none of these classes."""
-    labels = {canonical(cell) for cell in cells if cell.strip()}
+    labels = {_label(cell) for cell in cells if cell.strip()}
     if not 1 < len(labels) <= max(MOST_CLASSES, len(targets)):
         return {}
     for prefix in ("", PREFIX, _begins(targets)):
-        found = {name: canonical(name[len(prefix) :]) for name in targets if name.startswith(prefix)}
+        found = {name: _label(name[len(prefix) :]) for name in targets if name.startswith(prefix)}
         if len(found) == len(targets) and labels <= set(found.values()):
             return found
     return {}
@@ -187,7 +192,11 @@ def _items(cell: str, glue: str) -> list[str]:
 
 
 def _is_marked(cells: Sequence[str]) -> bool:
-    return {canonical(cell) for cell in set(cells)} <= {"0", "1"}
+    return {_label(cell) for cell in set(cells)} <= {"0", "1"}
+
+
+def _label(cell: str) -> str:
+    return canonical_label(cell.strip())
 
 
 def _is_number(cell: str) -> bool:
