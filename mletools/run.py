@@ -17,6 +17,7 @@ from .base import workers
 from .base.columns import terminal_columns
 from .base.errors import RecordError, ToolError
 from .base.jsonl import JsonObject, Line, dumps, read_files, reader_left, reads_terminal
+from .base.options import flag_of
 from .base.output import AnyRecord, Key, Output, Side, record_id, tear
 from .base.streams import is_stream, name_of, open_stream, shares_messages, writable
 from .base.visible import visible, visible_line
@@ -151,7 +152,7 @@ class Run:
             raise ToolError(f"{self._path}: holds records that {self.name} did not write; choose another -o")
         then, now = {**entries[-1]["options"], "seed": entries[-1]["seed"]}, {**self.options, "seed": self.seed}
         changes = [
-            f"--{key.replace('_', '-')} was {_shown(then, key)} and is {_shown(now, key)}"
+            f"{flag_of(key)} was {_shown(then, key)} and is {_shown(now, key)}"
             for key in sorted(then.keys() | now.keys())
             if then.get(key) != now.get(key)
         ]

@@ -9,8 +9,9 @@ CONFIGS = ("config.json", "adapter_config.json")
 
 
 def check_model(model: str) -> None:
-    """ToolError unless `model` is a folder, lies in the hub's cache, or is known to the hub."""
+    """ToolError unless `model` is a folder of whole files, lies in the hub's cache, or is known to the hub."""
     if Path(model).is_dir():
+        check_weights(Path(model))
         return
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
@@ -28,3 +29,23 @@ def check_model(model: str) -> None:
     else:
         return
     raise ToolError(f"{model}: no such folder, and {reason}")
+
+
+def check_weights(folder: Path) -> None:
+    """ToolError that names a file of weights in `folder` which is cut off."""
+    found = damaged_weights(folder)
+    if found:
+        raise ToolError(f"{found[0]}: is no whole file of weights ({found[1]}): copy or save it again") from found[1]
+
+
+def damaged_weights(folder: Path) -> tuple[Path, Exception] | None:
+    """The first file of weights in `folder` that is cut off, and the error. Reads headers alone."""
+    for file in sorted(folder.glob("*.safetensors")):
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(file, "np"):  # compares its length with what its header says
+                pass
+        except (SafetensorError, OSError) as error:
+            return file, error
+    return None

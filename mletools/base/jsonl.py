@@ -12,6 +12,7 @@ import math
 import os
 import re
 import select
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ def _records(lines: _Lines, source: str) -> Iterator[Line]:
             elif isinstance(cause, json.JSONDecodeError):
                 problem = f"not JSON: {cause.msg} at column {cause.pos + 1}"
                 if lines.number == 1 and source.endswith(TABLES):
-                    problem = f"not JSON but a table: mle-import {source} --target COLUMN makes a task of it"
+                    problem = f"not JSON but a table: mle-import {shlex.quote(str(source))} --target COLUMN makes a task of it"
         text = lines.last.decode("utf-8", errors="replace").rstrip("\r\n")
         yield Line(source, lines.number, text, record, problem)
 

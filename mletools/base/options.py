@@ -79,6 +79,17 @@ def declarations(settings: type, without: tuple[str, ...] = ()) -> dict[str, Dec
     }
 
 
+def flag_of(name: str) -> str:
+    """How the command at hand spells the option of a field, --with-dashes where no command runs."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    for param in context.command.params if context else ():
+        if param.name == name and param.opts:
+            return max(param.opts, key=len)
+    return f"--{name.replace('_', '-')}"
+
+
 def check_values(settings: Any) -> None:
     """ToolError for a value that is not among its option's choices, or out of bounds."""
     for name, declared in declarations(type(settings)).items():

@@ -97,7 +97,8 @@ def number(cells: Sequence[str], spec: CellFormat) -> Any:
         cells = [TRUTH_VALUES[cell] for cell in cells]
     try:
         values = np.fromiter(map(float, cells), dtype=float, count=len(cells))
-        clean = "_" not in "".join(cells)  # float() accepts 1_000; other readers do not
+        text = "".join(cells)  # float() accepts 1_000 and digits of other scripts; other readers do not
+        clean = "_" not in text and text.isascii()
     except (ValueError, OverflowError):
         clean = False
     if not clean or not np.isfinite(values).all():
@@ -121,7 +122,7 @@ def number(cells: Sequence[str], spec: CellFormat) -> Any:
 
 def _is_number(cell: str) -> bool:
     try:
-        return math.isfinite(float(cell)) and "_" not in cell
+        return math.isfinite(float(cell)) and "_" not in cell and cell.isascii()
     except ValueError:
         return False
 
@@ -299,7 +300,8 @@ def _finite(items: Sequence[str]) -> list[float] | None:
         values = list(map(float, items))
     except ValueError:
         return None
-    return values if all(map(math.isfinite, values)) and "_" not in "".join(items) else None
+    text = "".join(items)
+    return values if all(map(math.isfinite, values)) and "_" not in text and text.isascii() else None
 
 
 def box(items: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base.chat_template import Conversation
 from ..base.errors import RecordError, ToolError
+from ..base.hub import check_weights
 from . import ContextExceeded, Request
 
 
@@ -29,12 +30,13 @@ class Checkpoint:
 
 
 def find_checkpoint(path: str) -> Checkpoint:
-    """The parts of the policy in `path`. ToolError: no such folder, or an adapter that names no base."""
+    """The parts of the policy in `path`. ToolError: no such folder, files that are cut off, an adapter without a base."""
     folder = Path(path)
     if not folder.is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise ToolError(f"{path}: no such folder")
     config = folder / "adapter_config.json"
     base = _base(config) if config.is_file() else path
+    check_weights(folder)
     state = folder / "state.json"
     return Checkpoint(
         base,
@@ -82,7 +84,10 @@ def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
 
 def _base(config: Path) -> str:
     """The base model that an adapter names: a folder beside it, a folder from the current directory, or a hub name."""
-    base = json.loads(config.read_text()).get("base_model_name_or_path")
+    try:
+        base = json.loads(config.read_text()).get("base_model_name_or_path")
+    except ValueError as error:
+        raise ToolError(f"{config}: is no JSON ({error}): copy or save the adapter again") from error
     if not base:
         raise ToolError(f"{config}: names no base model (base_model_name_or_path)")
     for candidate in (config.parent.resolve() / base, Path(base)):

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import site
 import stat
 import sys
@@ -184,7 +185,9 @@ def refuse_unreadable(public: Path) -> None:
                 needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
                 if mode & needed != needed:
                     path = os.path.normpath(os.path.join(folder, name))
-                    raise ToolError(f"solutions run as nobody and cannot read {path}: chmod -R o+rX {public}")
+                    raise ToolError(
+                        f"solutions run as nobody and cannot read {path}: chmod -R o+rX {shlex.quote(str(public))}"
+                    )
 
 
 def _bind(source: str, target: str) -> None:

@@ -129,7 +129,7 @@ class LocalSession(BaseSession):
         if (self._seen.ended or 0.0) >= self._deadline:
             return "timeout"
         status = status_of(self._seen, self._limits)
-        return "killed" if status in ("ok", "error") else status
+        return "error" if status == "ok" else status  # it ended itself, and took the session with it
 
     def _stop_harder(self, cell: _RunningCell) -> None:
         """Interrupt the cell; the second time kill the session; then give up the server."""

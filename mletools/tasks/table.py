@@ -11,7 +11,8 @@ from typing import Any
 
 # Cells that pandas, and so most people, read as missing.
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
-NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+# In the digits that pandas reads; others, such as Arabic ones, are text.
+NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 
 
 class Rejected(Exception):

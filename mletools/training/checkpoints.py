@@ -13,9 +13,11 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..base.errors import ToolError
 from ..base.jsonl import JsonObject
@@ -102,11 +104,39 @@ def load_latest(out: Path) -> Path | None:
 
 def read_state(folder: Path) -> JsonObject:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
-    try:
-        state: JsonObject = json.loads((folder / STATE).read_text())
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{folder / STATE}: not readable: {error}") from error
+    state: JsonObject = read_json(folder / STATE)
     return state
+
+
+def read_json(file: Path) -> Any:
+    """The value in a file of a checkpoint; ToolError when it cannot be read."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise broken(file, error) from error
+
+
+def read_lines(file: Path) -> list[Any]:
+    """The values in a JSON Lines file of a checkpoint; ToolError when it cannot be read."""
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+    except (OSError, ValueError) as error:
+        raise broken(file, error) from error
+
+
+def broken(file: Path, error: Exception) -> ToolError:
+    """The error about a file of a checkpoint that cannot be read, and what to do."""
+    folder = next((each for each in file.parents if each.name.startswith(f"{PREFIX}-")), file.parent)
+    older = [each for each in sorted(folder.parent.glob(f"{PREFIX}-??????")) if each.name < folder.name]
+    todo = (
+        f"ln -sfn {older[-1].name} {shlex.quote(str(folder.parent / LATEST))} lets --resume go on from the one before"
+        if older
+        else ""
+    )
+    return ToolError(
+        f"{file}: cannot be read ({type(error).__name__}: {error}): the checkpoint is damaged; "
+        f"{todo or 'begin in another folder'}"
+    )
 
 
 def policy_version(folder: str | Path) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from ..base.errors import ToolError
 from ..records.rollout import Rollout
 from ..records.training import StepResult
-from . import policy
+from . import checkpoints, policy
 from .advantages import mean, sample_std
 from .algorithms import EPSILON
 from .checkpoints import TRAINER_STATE
@@ -67,7 +67,7 @@ class GrpoRun(TrainingRun):
         self.spool: Spool | None = None
         self._arrivals: Arrivals | None = None
         if self.resumed_from is not None:
-            self.passes = json.loads((self.resumed_from / TRAINER_STATE / "trained.json").read_text())
+            self.passes = checkpoints.read_json(self.resumed_from / TRAINER_STATE / "trained.json")
 
     @property
     def nothing_left(self) -> bool:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ToolError
-from ..base.hub import check_model
+from ..base.hub import check_model, check_weights, damaged_weights
 from ..base.jsonl import Line
 from ..records.rollout import Rollout
+from . import checkpoints
 from .step_loader import processes
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
     frozen = torch.bfloat16 if lora_rank and torch.cuda.is_available() else torch.float32
     base = adapter_base(model)
     check_model(base or model)
+    check_weights(Path(model))
     try:
         loaded = AutoModelForCausalLM.from_pretrained(base or model, dtype=frozen)
     except (OSError, ValueError) as error:
@@ -262,7 +264,9 @@ def export_merged(folder: Path, out: Path) -> Path:
 
 
 def restore_weights(model: Any, folder: Path) -> None:
-    """Put the weights of a checkpoint into `model`, which was built as at the beginning of the run."""
+    """Put the weights of a checkpoint into `model`, which was built as at the beginning of the run. ToolError."""
+    if found := damaged_weights(folder):
+        raise checkpoints.broken(*found) from found[1]
     if hasattr(model, "peft_config"):
         from peft import load_peft_weights, set_peft_model_state_dict
 

@@ -8,6 +8,7 @@ a checkpoint repeats the undisturbed one. Not covered: what a step trains on (gr
 import functools
 import json
 import os
+import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from ..base.errors import RecordError, ToolError
 from ..base.ids import content_id
 from ..base.jsonl import Line
+from ..base.options import flag_of
 from ..records.rollout import Rollout
 from ..records.training import StepResult, TrainStep
 from . import checkpoints, policy, shards
@@ -74,8 +76,7 @@ class TrainingRun:
         else:
             self.state = cast(RunState, checkpoints.read_state(self.resumed_from))
             self._check_unchanged()
-            steps = (self.resumed_from / TRAINER_STATE / "steps.jsonl").read_text(encoding="utf-8")
-            self.history = [json.loads(line) for line in steps.split("\n") if line]
+            self.history = checkpoints.read_lines(self.resumed_from / TRAINER_STATE / "steps.jsonl")
 
     def _first_state(self) -> RunState:
         return {
@@ -98,7 +99,7 @@ class TrainingRun:
         for name, value in now.items():
             if name not in self.free and name in before and before[name] != value:
                 raise ToolError(
-                    f"{self.out}: was begun with {name} {before.get(name)!r}, and now it is {value!r}: "
+                    f"{self.out}: was begun with {flag_of(name)} {before.get(name)!r}, and now it is {value!r}: "
                     "give the old value, or train into another folder"
                 )
 
@@ -201,7 +202,11 @@ class TrainingRun:
             import torch
 
             policy.restore_weights(model, self.resumed_from)
-            saved = torch.load(self.resumed_from / TRAINER_STATE / "optimizer.pt", map_location="cpu")
+            file = self.resumed_from / TRAINER_STATE / "optimizer.pt"
+            try:
+                saved = torch.load(file, map_location="cpu")
+            except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                raise checkpoints.broken(file, error) from error
             optimizer.load_state_dict(saved)
 
     def saved(self) -> None:

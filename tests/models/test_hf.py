@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -248,6 +249,27 @@ def test_an_adapter_finds_its_base(folder: Path, tmp_path: Path, monkeypatch, wh
 def test_a_folder_that_is_no_model_is_a_tool_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot be loaded as a language model"):
         HfModel(tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("part", ["model", "adapter", "config of the adapter"])
+def test_files_that_were_cut_off_are_named(folder: Path, tmp_path: Path, part: str) -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed: adapters are not tested")
+    from transformers import AutoModelForCausalLM
+
+    shutil.copytree(folder, tmp_path / "base")
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    adapted = peft.get_peft_model(base, peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    adapted.peft_config["default"].base_model_name_or_path = "../base"
+    adapted.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
+    file = {
+        "model": tmp_path / "base" / "model.safetensors",
+        "adapter": tmp_path / "adapter" / "adapter_model.safetensors",
+        "config of the adapter": tmp_path / "adapter" / "adapter_config.json",
+    }[part]
+    os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(ToolError) as error:
+        HfModel(tmp_path / "adapter", device="cpu")
+    assert str(error.value).startswith(f"{file}: is no ") and str(error.value).endswith("again")
 
 
 def test_a_name_that_is_nowhere_is_refused_at_once() -> None:

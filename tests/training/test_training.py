@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -611,6 +612,36 @@ def test_going_on_equals_the_undisturbed_run(torch, nano, tmp_path, rank: int) -
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert list(GrpoRun(str(nano), tmp_path / "cut", options, resume=True).train(records)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["adapter_model.safetensors", "state.json", "trainer/optimizer.pt", "trainer/steps.jsonl", "trainer/trained.json"],
+)
+def test_a_checkpoint_that_was_cut_off_is_named_with_what_to_do(torch, nano, tmp_path, name: str) -> None:
+    options = GrpoOptions(groups_per_step=2, lora_rank=4, save_steps=1, epochs=2)
+    run = GrpoRun(str(nano), tmp_path / "run", options).train(batch(5))
+    for _ in range(3):
+        next(run)
+    run.close()
+    latest = checkpoints.load_latest(tmp_path / "run")
+    os.truncate(latest / name, (latest / name).stat().st_size // 2)
+    before = f"checkpoint-{int(latest.name[-6:]) - 1:06d}"
+    with pytest.raises(ToolError) as error:
+        list(GrpoRun(str(nano), tmp_path / "run", options, resume=True).train(batch(5)))
+    assert str(error.value).startswith(f"{latest / name}: cannot be read (")
+    assert f"ln -sfn {before} {tmp_path / 'run' / 'latest'} lets --resume go on from the one before" in str(error.value)
+    checkpoints._point(tmp_path / "run", checkpoints.LATEST, before)
+    assert list(GrpoRun(str(nano), tmp_path / "run", options, resume=True).train(batch(5)))
+
+
+def test_a_policy_whose_weights_were_cut_off_is_named(torch, nano, tmp_path) -> None:
+    shutil.copytree(nano, tmp_path / "cut")
+    os.truncate(tmp_path / "cut" / "model.safetensors", 1000)
+    with pytest.raises(
+        ToolError, match=r"cut/model\.safetensors: is no whole file of weights \(.*\): copy or save it again"
+    ):
+        list(GrpoRun(str(tmp_path / "cut"), tmp_path / "run", GrpoOptions(lora_rank=4)).train(batch(5)))
 
 
 KILL_A_RUN = """

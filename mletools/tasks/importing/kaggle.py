@@ -24,7 +24,7 @@ from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import read_header, read_sheet
 from .split import complete_rows, constant_file, draft_of, strata_of
-from .targets import require_numbers
+from .targets import require_numbers, require_two
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
 DESCRIPTIONS = ("description.md", "description.txt")
@@ -161,6 +161,8 @@ def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
         told.append(
             f"{len(sheet.lines) - len(rows)} of {len(sheet.lines)} rows of train.csv have no target: none is held out"
         )
+    for name in targets if rows and len(targets) == 1 else ():
+        require_two(name, [train[name][at] for at in rows])
     labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
     submission, form = submission_of(options, header, 1, labels)
     if form == "probabilities" and len(submission["target"]) == 1:

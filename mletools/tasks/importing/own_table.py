@@ -21,7 +21,7 @@ from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import read_sheet
 from .split import strata_of
-from .targets import MOST_CLASSES, check_numbers, one_spelling, require_numbers, with_targets
+from .targets import MOST_CLASSES, check_numbers, one_spelling, require_numbers, require_two, with_targets
 
 
 def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft]:
@@ -130,6 +130,7 @@ def _table(
         if len(options.target) > 1:
             raise Rejected(f"{options.metric} is for one --target here, not {len(options.target)}")
         labels = labels_of(columns[options.target[0]])
+        require_two(options.target[0], columns[options.target[0]])
         if not 2 <= len(labels) <= MOST_LABELS:
             raise Rejected(
                 f"column {options.target[0]!r} has {len(labels)} different values: "
@@ -138,6 +139,7 @@ def _table(
     else:
         for name in options.target:
             require_numbers(f"{options.metric} reads numbers", name, columns[name], lines)
+            require_two(name, columns[name])
     kinds = {0: "regression", 2: "binary_classification"}
     name = candidate.task_name
     return Table(

@@ -41,7 +41,7 @@ def canonical(cell: str) -> str:
         number = float(text)
     except ValueError:
         return text
-    if "_" in text:  # which Python lets stand between digits
+    if "_" in text or not text.isascii():  # which Python alone takes for numbers
         return text
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
 

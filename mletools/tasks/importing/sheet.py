@@ -1,0 +1,359 @@
+"""A table of somebody else's out of a file, whatever its encoding, its separators and what stands around its rows.
+
+Read, and said in `notes`, is what has one reading: UTF-16 with its mark, Windows-1252, semicolons, tabs and bars, `sep=`,
+lines before the header, comments, a last line of totals, decimal commas beside another separator, a column twice, row
+numbers without a name. Anything else is Rejected with what it looks like and the option that reads it. Not covered: what
+the columns mean.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...base import csv_files
+from ..table import MISSING, NUMBER, Rejected
+from .columns import FRAMES, Columns, check_size, of_frame, reject_pointer
+
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " "}
+NAMES = {character: name for name, character in SEPARATORS.items()}
+NEARLY_ALL = 0.8  # of a column's cells that are numbers: the others are strays
+_LOOKED_AT = 200  # lines that tell the separator
+_HEAD_BYTES = 1 << 20  # of a file whose header alone is asked for
+_SEP_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_COMMENT = ("#", "%")
+_TOTAL = re.compile(
+    r"\W*((grand|sub)?[ -]?totals?|sums?|averages?|means?|summe|gesamt|insgesamt|total général)\W*", re.I
+)
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?(?=,?[0-9])([1-9][0-9]{0,2}(\.[0-9]{3})+|[0-9]*)(,[0-9]*)?([eE][-+]?[0-9]+)?\s*")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
+# The bytes above ASCII that Western European text holds in Windows-1252, which are also those of Latin-1.
+_WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How to read a file where that is told: None is found out. `missing` are cells without a value, beside the usual."""
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The columns of a table, the line of the file that each row ends in, and what was done to read it, in sentences."""
+
+    columns: Columns
+    lines: Sequence[int]
+    notes: list[str] = field(default_factory=list)
+
+
+def separator(name: str) -> str:
+    """The separator of a name or as it is. ValueError: it is neither."""
+    found = SEPARATORS.get(name.lower(), "\t" if name == "\\t" else name)
+    if len(found) != 1 or found in '"\r\n' or found.isalnum():
+        raise ValueError(f"{name!r} is not one of {', '.join(SEPARATORS)}, nor another single character")
+    return found
+
+
+def encoding(name: str) -> str:
+    """The name of an encoding of text. ValueError: Python knows none of that name."""
+    try:
+        if not codecs.lookup(name)._is_text_encoding:  # no public name for what open() asks, too
+            raise LookupError
+    except LookupError:
+        raise ValueError(f"{name!r} is no encoding that Python knows; usual ones are utf-16, latin-1, cp1251") from None
+    return name
+
+
+def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
+    """The table in a file. Rejected when it is none, in words that name the file."""
+    check_size(path)
+    if path.name.endswith(FRAMES):
+        columns = of_frame(path)
+        sheet = Sheet(columns, range(2, 2 + len(next(iter(columns.values())))))
+    else:
+        sheet = _Text(path, how).sheet()
+    return _without(sheet, how.missing) if how.missing else sheet
+
+
+def read_header(path: Path, how: Dialect = Dialect()) -> list[str]:
+    """The names of the columns of a CSV file, out of its first lines. Rejected when there are none."""
+    return _Text(path, how, _HEAD_BYTES).header
+
+
+def _without(sheet: Sheet, missing: Sequence[str]) -> Sheet:
+    found = dict.fromkeys(missing, 0)
+    columns: Columns = {}
+    for name, cells in sheet.columns.items():
+        for cell in cells:
+            if cell.strip() in found:
+                found[cell.strip()] += 1
+        columns[name] = ["" if cell.strip() in found else cell for cell in cells]
+    told = ", ".join(f"{text!r} in {count}" for text, count in found.items())
+    return Sheet(columns, sheet.lines, [*sheet.notes, f"taken as missing: {told} cells"])
+
+
+class _Text:
+    """A file of text: `header` and what is below it, still as lines."""
+
+    def __init__(self, path: Path, how: Dialect, most: int = -1):
+        self._name, self._how, self.notes = path.name, how, list[str]()
+        lines = list(io.StringIO(self._decoded(_content(path, most)), newline=""))
+        if most >= 0 and len(lines) > 1:
+            lines.pop()  # it may be cut
+        reject_pointer(path, lines[0] if lines else "")
+        at = self._begin(lines)
+        if at == len(lines):
+            raise Rejected(f"{self._name} is empty")
+        self.separator = how.separator or self._told_separator or self._found_separator(lines[at:], path)
+        self._first, self._lines = at, lines[at:]
+        header = self._row(self._lines[0])
+        if at and lines[at - 1].startswith(_COMMENT):
+            header = self._header_in_comment(lines[at - 1]) or header
+        self.header = header
+        if not "".join(header).strip():
+            raise Rejected(f"{self._name}: the first line is empty: it must name the columns")
+
+    # --- what the file is written in ------------------------------------------------------------------------------
+
+    def _decoded(self, content: bytes) -> str:
+        how, name = self._how, self._name
+        if how.encoding:
+            try:
+                return content.decode(how.encoding).removeprefix("\ufeff")
+            except UnicodeError as error:
+                raise Rejected(f"{name} is not {how.encoding}: {error}") from None
+        for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            if content.startswith(mark):
+                self.notes.append("UTF-16")
+                return content.decode("utf-16", errors="replace")
+        if content[:200].count(0) > 20:
+            raise Rejected(
+                f"{name} holds NUL bytes: it looks like UTF-16 without its mark; --encoding utf-16-le reads that"
+            )
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            if len(content) - error.start < 4 and error.reason == "unexpected end of data":  # of a head that was cut
+                return content[: error.start].decode("utf-8-sig")
+            line = content.count(b"\n", 0, error.start) + 1
+            if not _is_western(content):
+                raise Rejected(
+                    f"{name} is not UTF-8 text: line {line}; name what it is with --encoding (cp1251, gb18030, shift_jis)"
+                ) from None
+            text = content.decode("cp1252")
+            word = re.search(r"\w*[^\x00-\x7f]\w*", text)
+            self.notes.append(f"not UTF-8, read as Windows-1252: {word[0] if word else ''!r} in line {line}")
+            return text
+
+    # --- what stands above the header -----------------------------------------------------------------------------
+
+    def _begin(self, lines: list[str]) -> int:
+        """The number of lines above the header; sets the separator that one of them tells."""
+        self._told_separator: str | None = None
+        at = _blank(lines, 0)
+        if at:
+            self.notes.append(f"begins with {_counted(at, 'empty line')}")
+        if at < len(lines) and (told := _SEP_LINE.fullmatch(lines[at])):
+            self._told_separator, at = told[1], at + 1
+            self.notes.append(f"says itself that cells are separated by {told[1]!r}")
+        comments = at
+        while at < len(lines) and (lines[at].startswith(_COMMENT) or not lines[at].strip()):
+            at += 1
+        if at == len(lines):  # a header alone, whose first name begins so
+            return comments
+        if comments < at and not lines[at - 1].startswith(_COMMENT):
+            self.notes.append(f"begins with {_counted(at - comments, 'line')} of comments")
+        elif comments < at:
+            self.notes.append(
+                f"begins with {_counted(at - comments, 'line')} that {lines[comments][0]!r} marks as comments"
+            )
+        return at
+
+    def _header_in_comment(self, line: str) -> list[str]:
+        """The names in the last comment, where it is the header: as wide as all rows below, which are not names."""
+        names = self._row(line.lstrip("".join(_COMMENT)).lstrip())
+        rows = [self._row(line) for line in self._lines[:5]]
+        if len(names) < 2 or {len(row) for row in rows} != {len(names)}:
+            return []
+        if not any(NUMBER.fullmatch(cell) for cell in rows[0]) or any(NUMBER.fullmatch(name) for name in names):
+            return []
+        self.notes.append("the header is the last comment")
+        self._first, self._lines = self._first - 1, ["\n", *self._lines]
+        return names
+
+    # --- what separates its cells ---------------------------------------------------------------------------------
+
+    def _found_separator(self, lines: list[str], path: Path) -> str:
+        usual = csv_files.delimiter_of(path.name)
+        widths = {each: _width(lines[:_LOOKED_AT], each) for each in (",", ";", "\t", "|")}
+        if widths[usual] > 1:
+            return usual
+        others = sorted((width, each) for each, width in widths.items() if width > 1)
+        if others:
+            found = others[-1][1]
+            self.notes.append(f"cells are separated by {NAMES[found]}s")
+            return found
+        spaced = [len(line.split()) for line in lines[:_LOOKED_AT] if line.strip()]
+        if spaced[0] > 1 and len(spaced) > 2 and set(spaced) == {spaced[0]} and not self._row(lines[0], usual)[1:]:
+            raise Rejected(f"{self._name} looks like columns with spaces between them: --separator space reads that")
+        return usual
+
+    def _row(self, line: str, separator: str = "") -> list[str]:
+        character = separator or self.separator
+        return next(csv.reader([_single_spaces(line) if character == " " else line], delimiter=character), [])
+
+    # --- its rows -------------------------------------------------------------------------------------------------
+
+    def sheet(self) -> Sheet:
+        rows, numbers = self._rows()
+        header = self._named(rows)
+        rows, numbers = self._even(header, rows, numbers)
+        if not rows:
+            raise Rejected(f"{self._name}: there are no rows")
+        columns = self._distinct(header, [list(cells) for cells in zip(*rows, strict=True)])
+        return Sheet(self._with_points(columns), numbers, [f"{self._name}: {note}" for note in self.notes])
+
+    def _rows(self) -> tuple[list[list[str]], list[int]]:
+        lines = self._lines[1:]
+        if self.separator == " ":
+            lines = [_single_spaces(line) for line in lines]
+        reader = csv.reader(lines, delimiter=self.separator, strict=True)
+        rows, numbers, comments = [], [], 0
+        try:
+            for row in reader:
+                if row and len(row) != len(self.header) and row[0].startswith(_COMMENT):
+                    comments += 1
+                elif row and any(map(str.strip, row)):
+                    rows.append(row)
+                    numbers.append(self._first + 1 + reader.line_num)
+        except csv.Error as error:
+            raise Rejected(f"{self._name}: not CSV: line {self._first + 1 + reader.line_num}: {error}") from None
+        if comments:
+            self.notes.append(f"{_counted(comments, 'comment')} between rows")
+        return rows, numbers
+
+    def _named(self, rows: list[list[str]]) -> list[str]:
+        """The header, with a name for the row names that R writes without one."""
+        header = self.header
+        if rows and all(len(row) == len(header) + 1 for row in rows) and len(rows) > 1:
+            self.notes.append("a cell more in each row than names: the first are row names, as R writes them")
+            return ["", *header]
+        return header
+
+    def _even(self, header: list[str], rows: list[list[str]], numbers: list[int]) -> tuple[list[list[str]], list[int]]:
+        """Rows that are as wide as the header, without a last one of totals."""
+        if len(rows) > 2 and self._is_total(header, rows):
+            self.notes.append(f"ends with a line of totals, which is left out: {self.separator.join(rows[-1])[:60]!r}")
+            rows, numbers = rows[:-1], numbers[:-1]
+        for row, number in zip(rows, numbers, strict=True):
+            if len(row) != len(header):
+                raise Rejected(
+                    f"{self._name}: line {number} has {len(row)} cells, the first line has {len(header)}"
+                    f"{'' if len(header) > 1 else '; what separates its cells? name it with --separator'}"
+                )
+        return rows, numbers
+
+    def _is_total(self, header: list[str], rows: list[list[str]]) -> bool:
+        last = rows[-1]
+        first = next((at for at, cell in enumerate(last) if cell.strip()), 0)
+        if not _TOTAL.fullmatch(last[first]):
+            return False
+        return len(last) != len(header) or all(row[first] != last[first] for row in rows[:-1] if len(row) > first)
+
+    def _distinct(self, header: list[str], cells: list[list[str]]) -> Columns:
+        """The columns by name: of equal ones the first, and no row numbers without a name."""
+        columns: Columns = {}
+        for name, column in zip(header, cells, strict=True):
+            if not name.strip() and len(cells) > 1 and (not any(column) or _counts(column)):
+                what = "row numbers" if any(column) else "nothing"
+                self.notes.append(f"a column without a name holds {what}: left out")
+            elif name not in columns:
+                columns[name] = column
+            elif columns[name] == column:
+                self.notes.append(f"the column {name!r} stands twice with the same cells: one is left out")
+            else:
+                raise Rejected(f"{self._name}: column {name!r} appears twice, with different cells: rename one")
+        return columns
+
+    def _with_points(self, columns: Columns) -> Columns:
+        """Numbers with decimal commas as others write them, where the commas separate nothing else."""
+        if self._how.decimal == "." or (self._how.decimal is None and self.separator == ","):
+            return columns
+        found = {name for name, cells in columns.items() if _has_commas(cells)}
+        if not found:
+            return columns
+        found |= {name for name, cells in columns.items() if _fits(_THOUSANDS, cells)}
+        self.notes.append(f"decimal commas: {', '.join(map(repr, sorted(found)[:5]))}{', ...' * (len(found) > 5)}")
+        points = str.maketrans({".": None, ",": "."})
+        return {
+            name: [cell.translate(points) if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
+            if name in found
+            else cells
+            for name, cells in columns.items()
+        }
+
+
+def _content(path: Path, most: int) -> bytes:
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            return file.read(most)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Rejected(f"{path.name} is not a whole gzip file: {error}") from None
+    except OSError as error:
+        raise Rejected(f"{path.name}: {error.strerror or error}") from None
+
+
+def _is_western(content: bytes) -> bool:
+    """Whether bytes above ASCII stand mostly alone, as accents do between letters; other alphabets write words of them."""
+    if not _WESTERN.fullmatch(content):
+        return False
+    runs = re.findall(rb"[\x80-\xff]+", content)
+    return sum(len(run) > 2 for run in runs) <= len(runs) // 20
+
+
+def _blank(lines: Sequence[str], at: int) -> int:
+    while at < len(lines) and not lines[at].strip():
+        at += 1
+    return at
+
+
+def _single_spaces(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _width(lines: Sequence[str], separator: str) -> int:
+    """The number of cells of the first line, where nine of ten other lines have as many; else 0."""
+    try:
+        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+    except csv.Error:
+        return 0
+    same = sum(width == widths[0] for width in widths)
+    return widths[0] if widths and same >= 0.9 * len(widths) else 0
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether cells are 0, 1, 2, ... or 1, 2, 3, ..."""
+    return cells[0] in ("0", "1") and all(cell == str(at) for at, cell in enumerate(cells, int(cells[0])))
+
+
+def _fits(pattern: re.Pattern[str], cells: Sequence[str]) -> bool:
+    """Whether nearly all cells that are there are numbers as in the pattern."""
+    present = [cell for cell in cells if cell not in MISSING]
+    return sum(map(bool, map(pattern.fullmatch, present))) > NEARLY_ALL * len(present)
+
+
+def _has_commas(cells: Sequence[str]) -> bool:
+    return any("," in cell for cell in cells) and _fits(_DECIMAL_COMMA, cells)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"

@@ -1,0 +1,392 @@
+"""Tables as R, Excel, SQL and people write them: read with what was taken, or refused with what to do."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mletools.grading import score_bytes
+from mletools.records.task import Task
+from mletools.tasks.importing.options import Candidate, ImportOptions
+from mletools.tasks.importing.sheet import Dialect, encoding, read_sheet, separator
+from mletools.tasks.importing.task import import_task
+from mletools.tasks.table import Rejected
+
+ROWS = [
+    (at, random.Random(at).gauss(50, 9), "ABC"[at % 3], random.Random(1000 + at).gauss(100, 20)) for at in range(1, 81)
+]
+
+
+def text(separator: str = ",", point: str = ".") -> str:
+    lines = [["nr", "größe", "art", "preis"]]
+    for at, size, kind, price in ROWS:
+        lines.append([str(at), f"{size:.2f}".replace(".", point), kind, f"{price:.2f}".replace(".", point)])
+    return "".join(separator.join(line) + "\n" for line in lines)
+
+
+def with_cell(cell: str, *rows: int) -> str:
+    """The table with another price in these rows, the first of which is row 1 in line 2."""
+    lines = text().splitlines()
+    for row in rows:
+        lines[row] = f'{lines[row].rpartition(",")[0]},"{cell}"'
+    return "\n".join(lines) + "\n"
+
+
+def imported(path: Path, data: Path, target: str = "preis", **options: Any) -> tuple[Task, list[str]]:
+    candidate = Candidate("table", path.stem, path)
+    return import_task(candidate, ImportOptions(target=(target,), thresholds="none", **options), data)
+
+
+# --- what a file is written in -------------------------------------------------------------------------------------------
+
+PLAIN = text()
+INDEXED = "".join(("" if at == 0 else str(at - 1)) + f",{line}\n" for at, line in enumerate(PLAIN.splitlines()))
+NAMED_ROWS = "".join(line + "\n" if at == 0 else f"r{at},{line}\n" for at, line in enumerate(PLAIN.splitlines()))
+TWICE = "".join(f"{line},{line.split(',')[0]}\n" for line in PLAIN.splitlines())
+FILES: dict[str, tuple[bytes, str]] = {
+    "semicolons": (text(";", ",").encode(), "cells are separated by semicolons; decimal commas: 'größe', 'preis'"),
+    "tabs": (text("\t").encode(), "cells are separated by tabs"),
+    "bars": (text("|").encode(), "cells are separated by bars"),
+    "sep": (("sep=;\n" + text(";", ",")).encode(), "says itself that cells are separated by ';'; decimal commas: "),
+    "quoted sep": (('"sep=|"\r\n' + text("|")).encode(), "says itself that cells are separated by '|'"),
+    "latin-1": (text(";").encode("latin-1"), "not UTF-8, read as Windows-1252: 'größe' in line 1; cells are separated"),
+    "utf-16": (PLAIN.encode("utf-16"), "UTF-16"),
+    "utf-16 big": (b"\xfe\xff" + text("\t").encode("utf-16-be"), "UTF-16; cells are separated by tabs"),
+    "mark": (PLAIN.encode("utf-8-sig"), ""),
+    "blank lines": (("\n \n" + PLAIN).encode(), "begins with 2 empty lines"),
+    "comments": (("# by R\n# 2024\n" + PLAIN).encode(), "begins with 2 lines that '#' marks as comments"),
+    "percent": (("% by R\n\n" + text(";")).encode(), "begins with 2 lines of comments; cells are separated by semicolons"),
+    "comments between": ((PLAIN + "# checked\n# twice\n").encode(), "2 comments between rows"),
+    "commented header": (("#" + PLAIN).encode(), "begins with 1 line that '#' marks as comments; the header is the last"),
+    "total": ((PLAIN + "TOTAL,4000.1,,20000.5\n").encode(), "ends with a line of totals, which is left out: 'TOTAL,4"),
+    "short total": ((text(";") + "Grand total;4000.1\n").encode(), "cells are separated by semicolons; ends with a line"),
+    "total after names": ((PLAIN + ",,Mean:,100.2\n").encode(), "ends with a line of totals"),
+    "row numbers": (INDEXED.encode(), "a column without a name holds row numbers: left out"),
+    "row names": (NAMED_ROWS.encode(), "a cell more in each row than names: the first are row names, as R writes them"),
+    "column twice": (TWICE.encode(), "the column 'nr' stands twice with the same cells: one is left out"),
+    "last separators": ("".join(f"{line},\n" for line in PLAIN.splitlines()).encode(), "a column without a name holds nothing"),
+    "old Mac": (PLAIN.replace("\n", "\r").encode(), ""),
+    "windows": (PLAIN.replace("\n", "\r\n").encode(), ""),
+    "thousands": (text(";", ",").replace(";A;", ";1.250;").replace(";B;", ";2.000;").replace(";C;", ";3.125.000;").encode(), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_and_what_was_taken_is_told(tmp_path: Path, name: str) -> None:
+    content, told = FILES[name]
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    sheet = read_sheet(path)
+    assert told in "; ".join(note.removeprefix("table.csv: ") for note in sheet.notes) and bool(told) <= bool(
+        sheet.notes
+    )
+    assert sheet.columns["preis"] == [f"{row[3]:.2f}" for row in ROWS]
+    assert sheet.columns["größe"] == [f"{row[1]:.2f}" for row in ROWS] and sheet.columns["nr"][:2] == ["1", "2"]
+    lines = path.read_bytes().decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if "utf-16" not in name:
+        assert all(f"{row[3]:.2f}".replace(".", "") in lines[line - 1].replace(",", "").replace(".", "")
+                   for row, line in zip(ROWS, sheet.lines, strict=True))  # fmt: skip
+    if name == "thousands":
+        assert sheet.columns["art"][:3] == ["2000", "3125000", "1250"]
+
+
+def test_an_import_tells_and_keeps_how_it_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "weine.csv"
+    path.write_bytes(text(";", ",").encode("latin-1"))
+    task, notes = imported(path, tmp_path)
+    assert notes[:3] == task["provenance"]["read_as"] and notes[1] == "weine.csv: cells are separated by semicolons"
+    folder = tmp_path / task["data"]["dir"]
+    frame = pd.read_csv(folder / "public" / "train.csv")
+    assert task["metric"].get("name") == "rmse" and frame["größe"].between(10, 90).all() and len(frame) == 64
+
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "spaces": (text(" ").encode(), "looks like columns with spaces between them: --separator space reads that"),
+    "another alphabet": (PLAIN.replace("größe", "размер").encode("cp1251"), "is not UTF-8 text: line 1; name what it is with"),
+    "utf-16 without mark": (PLAIN.encode("utf-16-le"), "NUL bytes: it looks like UTF-16 without its mark; --encoding"),
+    "columns of one name": (PLAIN.replace("nr", "preis", 1).encode(), "column 'preis' appears twice, with different cells"),
+    "ragged": ((PLAIN + "81,3,A\n").encode(), "line 82 has 3 cells, the first line has 4"),
+    "no rows": (b"nr,preis\n", "there are no rows"),
+    "nothing": (b"\n\n", "is empty"),
+    "cut gzip": (b"", "is not a whole gzip file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_has_no_one_reading_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    content, reason = REFUSED[name]
+    path = tmp_path / ("table.csv.gz" if name == "cut gzip" else "table.csv")
+    path.write_bytes(content or b"\x1f\x8b\x08\0\0\0\0\0\0\x03cut")
+    with pytest.raises(Rejected) as refused:
+        read_sheet(path)
+    assert reason in refused.value.reason and path.name in refused.value.reason
+
+
+def test_what_is_told_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(text(" ", ",").replace("größe", "размер").encode("cp1251"))
+    sheet = read_sheet(path, Dialect(separator("space"), encoding("cp1251")))
+    assert sheet.columns["размер"] == [f"{row[1]:.2f}" for row in ROWS]
+    path.write_text(PLAIN.replace(",A,", ',"1,250",').replace(",B,", ',"2,5",').replace(",C,", ',"0,5",'))
+    assert read_sheet(path).columns["art"][:2] == ["2,5", "0,5"]  # thousands or decimals
+    assert read_sheet(path, Dialect(decimal=",")).columns["art"][:2] == ["2.5", "0.5"]
+    assert separator("\\t") == separator("tab") == "\t" and separator("~") == "~"
+    for wrong in ("ab", "", "x", '"'):
+        with pytest.raises(ValueError, match="is not one of comma, semicolon, tab"):
+            separator(wrong)
+    for wrong in ("utf-99", "base64"):
+        with pytest.raises(ValueError, match="is no encoding that Python knows"):
+            encoding(wrong)
+
+
+# --- what a target holds ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cell", ["?", "-", "**", "<10", "#DIV/0!", "12.5%", "16 kg", "€84", "11,5", "unknown", "seven"]
+)
+def test_a_stray_cell_does_not_turn_numbers_into_classes(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(with_cell(cell, 5, 9))
+    with pytest.raises(Rejected) as refused:
+        imported(path, tmp_path)
+    assert refused.value.reason == (
+        f"column 'preis' holds numbers, but 2 of 80 cells are none; the first is {cell!r} in line 6: correct them, or take "
+        f"them as missing: --missing {cell!r}"
+    )
+    task, notes = imported(path, tmp_path, missing=(cell,))
+    assert task["metric"].get("name") == "rmse" and task["submission"]["rows"] == 16
+    assert notes[:2] == [f"taken as missing: {cell!r} in 2 cells", "2 of 80 rows have no target and are left out"]
+
+
+@pytest.mark.parametrize("form", ["{}%", "{} kg", "€{}", "<{}"])
+def test_numbers_with_a_unit_are_no_classes(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "table.csv"
+    lines = text(";").splitlines()
+    lines[1:] = [f"{line.rpartition(';')[0]};{form.format(line.rpartition(';')[2])}" for line in lines[1:]]
+    path.write_text("\n".join(lines))
+    with pytest.raises(Rejected, match=r"the cells of 'preis' look like numbers that are written as .* \(line 2\)"):
+        imported(path, tmp_path)
+
+
+def labelled(*labels: str, rows: int = 90) -> str:
+    lines = [f"{at},{at * 37 % 41},{labels[at * 7 % len(labels)]}" for at in range(1, rows + 1)]
+    return "\n".join(["id,x,y", *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (("0", "1", "2", "3+"), None),  # three or more children
+        (("1", "2", "3", "4", "5", "6", "7", "8", "9", "?"), "the first is '?' in line "),
+        (("low", "high", "?"), None),  # words: a question mark may be one
+    ],
+)
+def test_few_numbers_may_be_classes(tmp_path: Path, labels: tuple[str, ...], problem: str | None) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(labelled(*labels))
+    if problem:
+        with pytest.raises(Rejected) as refused:
+            imported(path, tmp_path, "y")
+        assert problem in refused.value.reason
+    else:
+        assert sorted(imported(path, tmp_path, "y")[0]["submission"]["labels"]) == sorted(labels)
+
+
+@pytest.mark.parametrize("spelled", [("TRUE", "FALSE"), ("true", "false"), ("True", "False"), ("1", "0")])
+@pytest.mark.parametrize("metric", ["accuracy", "auroc", "f1_binary"])
+def test_a_truth_value_is_one_value_in_every_spelling(tmp_path: Path, spelled: tuple[str, str], metric: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(labelled(*spelled))
+    task, _ = imported(path, tmp_path, "y", metric=metric)
+    folder = tmp_path / task["data"]["dir"]
+    answers = (folder / task["answers"]).read_bytes()
+    truth = pd.read_csv(folder / task["answers"])
+    assert task["provenance"]["sanity"]["perfect_submission"] == 1
+    for yes, no in (("TRUE", "FALSE"), ("true", "false"), ("True", "False"), ("1", "0"), ("1.0", "0.0")):
+        handed_in = truth.assign(y=[yes if str(cell) in ("1", "True", "TRUE", "true") else no for cell in truth["y"]])
+        assert score_bytes(task, answers, handed_in.to_csv(index=False).encode()) == 1, (yes, no)
+
+
+def test_spellings_that_are_mixed_become_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(labelled("TRUE", "False", "true", "FALSE", "1"))
+    task, notes = imported(path, tmp_path, "y")
+    assert task["submission"]["labels"] == ["False", "True"]
+    assert notes[0] == "column 'y' spells labels in several ways: '1', 'FALSE', 'TRUE', 'true' are changed"
+    path.write_text(labelled("1", "2", "2.0"))
+    assert imported(path, tmp_path, "y")[0]["submission"]["labels"] == ["1", "2"]
+
+
+def test_rows_without_a_target_are_counted_and_a_label_can_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(labelled("None", "left", "right", "", "NA"))
+    task, notes = imported(path, tmp_path, "y")
+    assert task["submission"]["labels"] == ["left", "right"] and task["provenance"]["rows_without_target"] == 54
+    assert notes[0] == (
+        "54 of 90 rows have no target and are left out ('NA' in 18, 'None' in 18; --keep-label NA makes that a label)"
+    )
+    task, notes = imported(path, tmp_path, "y", keep_label=("None",))
+    assert task["submission"]["labels"] == ["None", "left", "right"] and task["submission"]["missing_as"] == "None"
+    folder = tmp_path / task["data"]["dir"]
+    truth = pd.read_csv(folder / task["answers"])  # pandas reads None as missing, and writes an empty cell
+    assert truth["y"].isna().any()
+    assert score_bytes(task, (folder / task["answers"]).read_bytes(), truth.to_csv(index=False).encode()) == 1
+    with pytest.raises(Rejected, match="no cell of 'y' is the label 'none' that --keep-label names"):
+        imported(path, tmp_path, "y", keep_label=("none",))
+    path.write_text("x,y\n1,NA\n2,\n")
+    with pytest.raises(Rejected, match=r"no row has a target: 2 of 2 rows have no target"):
+        imported(path, tmp_path, "y")
+
+
+def test_rows_of_few_doses_are_held_out_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    lines = [f"{at % 4 * 10},{random.Random(at).gauss(at % 4, 1):.3f}" for at in range(240)]
+    path.write_text("\n".join(["dose,answer", *lines]))
+    task, notes = imported(path, tmp_path, "answer")
+    test = pd.read_csv(tmp_path / task["data"]["dir"] / "public" / "test.csv")
+    assert len(test) == 48 and set(test["dose"]) == {0, 10, 20, 30}
+    assert "rows with the same features have different targets: rows are held out one by one" in notes
+    path.write_text(
+        "\n".join(
+            [
+                "dose,kind,answer",
+                *(f"{at % 12},{at % 5},{random.Random(at % 60).gauss(0, 1):.3f}" for at in range(240)),
+            ]
+        )
+    )
+    task, notes = imported(path, tmp_path, "answer")
+    folder = tmp_path / task["data"]["dir"] / "public"
+    train, test = pd.read_csv(folder / "train.csv"), pd.read_csv(folder / "test.csv")
+    parts = [set(zip(frame["dose"], frame["kind"], strict=True)) for frame in (train, test)]
+    assert not parts[0] & parts[1] and len(test) == 48
+    assert "240 rows are in 60 groups of equal rows: those of a group stay together" in notes
+
+
+# --- folders as Kaggle has them ---------------------------------------------------------------------------------------------
+
+
+def folder_of(root: Path, sample: str, answers: str | None, train: str = "", test: str = "") -> Path:
+    folder = root / "contest"
+    folder.mkdir()
+    (folder / "train.csv").write_text(
+        train or "id,x,y\n" + "".join(f"{at},{at % 7},{at % 2}\n" for at in range(1, 101))
+    )
+    (folder / "test.csv").write_text(test or "id,x\n" + "".join(f"{at},{at % 7}\n" for at in range(101, 121)))
+    (folder / "sample_submission.csv").write_text(sample)
+    if answers is not None:
+        (folder / "private").mkdir()
+        (folder / "private" / "solution.csv").write_text(answers)
+    return folder
+
+
+def contest(folder: Path, data: Path, metric: str = "accuracy", **options: Any) -> tuple[Task, list[str]]:
+    candidate = Candidate("kaggle", folder.name, folder)
+    return import_task(candidate, ImportOptions(metric=metric, thresholds="none", **options), data)
+
+
+def rows(ids: Any, cell: str = "0") -> str:
+    return "id,y\n" + "".join(f"{at},{cell}\n" for at in ids)
+
+
+@pytest.mark.parametrize(
+    ("sample", "answers", "reason"),
+    [
+        (rows(range(101, 121)), rows(range(101, 116)), "the sample submission is invalid: id '116' is not in the test set"),
+        (rows(range(101, 116)), rows(range(101, 121)), "the sample submission is invalid: 5 of 20 rows are missing"),
+        (rows(range(101, 121), ""), rows(range(101, 121)), "the sample submission is invalid: column 'y' of row '101' is"),
+        (rows(["82.10", "82.1"]), rows(["82.10", "82.1"], "1"), "invalid once pandas has read and written it, as agents do: "),
+        (rows(["1e3", "1000"]), rows(["1e3", "1000"], "1"), "invalid once pandas has read and written it, as agents do: "),
+        (rows(["NA", "SE"]), rows(["NA", "SE"], "1"), "invalid once pandas has read and written it, as agents do: "),
+        (rows(["null", "full"]), rows(["null", "full"], "1"), "invalid once pandas has read and written it, as agents do: "),
+        (rows(["1", "", "3"]), rows(["1", "", "3"], "1"), "invalid once pandas has read and written it, as agents do: "),
+        (rows(range(101, 121)).replace(",", ";"), rows(range(101, 121)), "cells are separated by ';', and must be by commas"),
+    ],
+)  # fmt: skip
+def test_a_sample_that_is_no_valid_submission_is_refused(
+    tmp_path: Path, sample: str, answers: str, reason: str
+) -> None:
+    with pytest.raises(Rejected) as refused:
+        contest(folder_of(tmp_path, sample, answers), tmp_path)
+    assert reason in refused.value.reason
+
+
+@pytest.mark.parametrize("ids", [["007", "008", "9"], ["1.0", "2.0"], ["a 1", "b-2"], ["0x10", "0x11"], ["1_0", "1_1"]])
+def test_ids_that_pandas_keeps_or_that_are_read_as_numbers_are_taken(tmp_path: Path, ids: list[str]) -> None:
+    task, _ = contest(folder_of(tmp_path, rows(ids), rows(ids, "1")), tmp_path)
+    assert task["provenance"]["sanity"]["sample_submission"] == 0
+
+
+def test_rows_that_kaggle_ignores_are_not_scored(tmp_path: Path) -> None:
+    usage = ["Public", "Private", "Ignored", "Private"]
+    solution = "id,y,Usage\n" + "".join(
+        f"{at},{'' if usage[at % 4] == 'Ignored' else at % 2},{usage[at % 4]}\n" for at in range(101, 121)
+    )
+    task, notes = contest(folder_of(tmp_path, rows(range(101, 121)), solution), tmp_path)
+    assert task["metric"]["where"] == [{"column": "Usage", "in": ["Public", "Private"]}]
+    assert task["submission"]["labels"] == ["0", "1"] and task["submission"]["rows"] == 20
+    assert notes[0] == "solution.csv: 5 rows whose Usage is Ignored are not scored"
+    assert task["provenance"]["sanity"] == {"perfect_submission": 1, "sample_submission": 0.33333}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("metric", ["accuracy", "auroc", "f1_binary"])
+def test_truth_values_of_a_folder(tmp_path: Path, known: bool, metric: str) -> None:
+    train = "id,x,y\n" + "".join(f"{at},{at % 7},{'TRUE' if at % 3 else 'FALSE'}\n" for at in range(1, 101))
+    answers = "id,y\n" + "".join(f"{at},{'TRUE' if at % 3 else 'FALSE'}\n" for at in range(101, 121))
+    sample = rows(range(101, 121), "0.5" if metric == "auroc" else "true")
+    task, _ = contest(folder_of(tmp_path, sample, answers if known else None, train), tmp_path, metric)
+    assert task["provenance"]["sanity"]["perfect_submission"] == 1
+
+
+def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) -> None:
+    train = "id;x;y\n" + "".join(f"{at};{at % 7},5;{at * 3 % 11},25\n" for at in range(1, 101))
+    folder = folder_of(tmp_path, rows(range(101, 121)).replace(",", ";"), None, train)
+    task, notes = contest(folder, tmp_path, "rmse")
+    assert notes[:2] == ["train.csv: cells are separated by semicolons", "train.csv: decimal commas: 'x', 'y'"]
+    assert (tmp_path / task["data"]["dir"] / "public" / "train.csv").read_text().startswith("id,x,y\n")
+    strays = train.replace("\n3;3,5;", "\n3;?;").replace("\n7;0,5;10,25\n", "\n7;0,5;?\n")
+    (folder / "train.csv").write_text(strays)
+    with pytest.raises(Rejected, match=r"the metric reads numbers, and column 'y' holds others: '\?' in line 8"):
+        contest(folder, tmp_path, "rmse")
+    task, notes = contest(folder, tmp_path, "rmse", missing=("?",))
+    assert notes[2:4] == [
+        "taken as missing: '?' in 2 cells",
+        "1 of 100 rows of train.csv have no target: none is held out",
+    ]
+
+
+@pytest.mark.parametrize("metric", [None, "rmse", "accuracy", "auroc"])
+def test_a_constant_target_is_reported_as_that(tmp_path: Path, metric: str | None) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(labelled("5"))
+    with pytest.raises(Rejected, match="column 'y' is '5' in every row: there is nothing to predict"):
+        imported(path, tmp_path, "y", metric=metric)
+    with pytest.raises(Rejected, match="column 'y' is '1' in every row: there is nothing to predict"):
+        contest(folder_of(tmp_path, rows(range(101, 121)), None, labelled("1")), tmp_path, metric or "mae")
+
+
+@pytest.mark.parametrize("zero", ["٠", "०", "０"])
+def test_digits_of_other_scripts_are_text_everywhere(tmp_path: Path, zero: str) -> None:
+    digits = [chr(ord(zero) + at) for at in range(10)]
+    path = tmp_path / "table.csv"
+    path.write_text(labelled(*digits[:3]), encoding="utf-8")
+    task, _ = imported(path, tmp_path, "y")
+    assert task["submission"]["labels"] == digits[:3] and task["metric"].get("name") == "accuracy"
+    folder = tmp_path / task["data"]["dir"]
+    answers = (folder / task["answers"]).read_bytes()
+    other = answers.decode().replace(digits[1], "1").encode()
+    with pytest.raises(ValueError, match=f"is '1', not one of {digits[0]}, "):
+        score_bytes(task, answers, other)
+    with pytest.raises(
+        Rejected, match=f"rmse reads numbers, and column 'y' holds others: '[{digits[0]}-{digits[2]}]' in line 2"
+    ):
+        imported(path, tmp_path, "y", metric="rmse")
+    path.write_text(labelled("1", "2", "3"))
+    task, _ = imported(path, tmp_path, "y", metric="rmse")
+    folder = tmp_path / task["data"]["dir"]
+    answers = (folder / task["answers"]).read_bytes()
+    with pytest.raises(ValueError, match="not a finite number"):
+        score_bytes(task, answers, answers.decode().replace(",2", f",{digits[2]}").encode())
