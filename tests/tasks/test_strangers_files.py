@@ -1,11 +1,14 @@
 """Tables as R, Excel, SQL and people write them: read with what was taken, or refused with what to do."""
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import ROOT
 
 from mletools.grading import score_bytes
 from mletools.records.task import Task
@@ -48,6 +51,16 @@ TWICE = "".join(f"{line},{line.split(',')[0]}\n" for line in PLAIN.splitlines())
 FILES: dict[str, tuple[bytes, str]] = {
     "semicolons": (text(";", ",").encode(), "cells are separated by semicolons; decimal commas: 'größe', 'preis'"),
     "tabs": (text("\t").encode(), "cells are separated by tabs"),
+    "spaces": (text(" ").encode(), "cells are separated by spaces"),
+    "lined up": ("".join("  ".join(f"{cell:>8}" for cell in line.split(",")) + " \n" for line in PLAIN.splitlines()).encode(),
+                 "cells are separated by spaces"),
+    "row names and spaces": (NAMED_ROWS.replace(",", " ").encode(), "cells are separated by spaces; a cell more in each"),
+    "spaces after commas": (PLAIN.replace(",", ",   ").encode(), "spaces beside separators are left out"),
+    "quotes after spaces": (PLAIN.replace(",A,", ', "A",').replace(",", ", ").encode(), "spaces beside separators"),
+    "spaces behind quotes": (PLAIN.replace(",A,", ',"A" ,').replace(",", ", ").encode(), "spaces beside separators"),
+    "backslashes": (PLAIN.replace(",A,", ',"A \\"one\\", said",').encode(), "quotes in cells are marked with backslashes"),
+    "header's separator": (PLAIN.replace("preis", "preis,").encode(), "a separator too many in the header"),
+    "single quotes": (PLAIN.replace("nr,größe,art,preis", "'nr','größe','art','preis'").encode(), "names without their single"),
     "bars": (text("|").encode(), "cells are separated by bars"),
     "sep": (("sep=;\n" + text(";", ",")).encode(), "says itself that cells are separated by ';'; decimal commas: "),
     "quoted sep": (('"sep=|"\r\n' + text("|")).encode(), "says itself that cells are separated by '|'"),
@@ -88,6 +101,10 @@ def test_a_file_is_read_and_what_was_taken_is_told(tmp_path: Path, name: str) ->
     if "utf-16" not in name:
         assert all(f"{row[3]:.2f}".replace(".", "") in lines[line - 1].replace(",", "").replace(".", "")
                    for row, line in zip(ROWS, sheet.lines, strict=True))  # fmt: skip
+    if name == "backslashes":
+        assert sheet.columns["art"][2] == 'A "one", said'
+    if name == "spaces behind quotes":
+        assert sheet.columns["art"][:3] == ["B", "C", "A"]
     if name == "thousands":
         assert sheet.columns["art"][:3] == ["2000", "3125000", "1250"]
 
@@ -103,7 +120,11 @@ def test_an_import_tells_and_keeps_how_it_was_read(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "spaces": (text(" ").encode(), "looks like columns with spaces between them: --separator space reads that"),
+    "two columns and spaces": (b"id y\n1 2\n2 3\n3 5\n", "looks like columns with spaces between them: --separator space"),
+    "no header": (PLAIN.partition("\n")[2].replace(",A,", ",1,").replace(",B,", ",2,").replace(",C,", ",3,").encode(),
+                  "the first line holds numbers: put a line above it that names the columns"),
+    "notes above": (("Series: prices\nArea: 7\n\nNot adjusted\n" + PLAIN).encode(),
+                    "from line 5 on all have 4: are those above it notes? tail -n +5 table.csv leaves them out"),
     "another alphabet": (PLAIN.replace("größe", "размер").encode("cp1251"), "is not UTF-8 text: line 1; name what it is with"),
     "utf-16 without mark": (PLAIN.encode("utf-16-le"), "NUL bytes: it looks like UTF-16 without its mark; --encoding"),
     "columns of one name": (PLAIN.replace("nr", "preis", 1).encode(), "column 'preis' appears twice, with different cells"),
@@ -368,7 +389,7 @@ def test_a_constant_target_is_reported_as_that(tmp_path: Path, metric: str | Non
         contest(folder_of(tmp_path, rows(range(101, 121)), None, labelled("1")), tmp_path, metric or "mae")
 
 
-@pytest.mark.parametrize("zero", ["٠", "०", "０"])
+@pytest.mark.parametrize("zero", ["\u0660", "\u0966", "\uff10"])
 def test_digits_of_other_scripts_are_text_everywhere(tmp_path: Path, zero: str) -> None:
     digits = [chr(ord(zero) + at) for at in range(10)]
     path = tmp_path / "table.csv"
@@ -390,3 +411,10 @@ def test_digits_of_other_scripts_are_text_everywhere(tmp_path: Path, zero: str) 
     answers = (folder / task["answers"]).read_bytes()
     with pytest.raises(ValueError, match="not a finite number"):
         score_bytes(task, answers, answers.decode().replace(",2", f",{digits[2]}").encode())
+
+
+@pytest.mark.slow
+def test_the_page_tells_how_files_of_packages_are_read() -> None:
+    for package in ("bokeh_sampledata", "plotnine", "statsmodels", "vega_datasets", "palmerpenguins", "matplotlib"):
+        pytest.importorskip(package, reason=f"{package} is not installed: its files are not imported")
+    subprocess.run([sys.executable, ROOT / "benchmarks" / "public_files.py", "--check"], check=True)

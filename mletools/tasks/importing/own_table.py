@@ -99,7 +99,8 @@ def _groups(table: Table) -> tuple[list[Hashable], list[str]]:
     if len(set(zip(groups, targets, strict=True))) > len(set(groups)):
         return [], ["rows with the same features have different targets: rows are held out one by one"]
     rows = sum(Counter(groups)[group] for group in several)
-    return groups, [f"{rows} rows are in {len(several)} groups of equal rows: those of a group stay together"]
+    counted = "a group" if len(several) == 1 else f"{len(several)} groups"
+    return groups, [f"{rows} rows are in {counted} of equal rows: those of a group stay together"]
 
 
 def _id_column(columns: Columns, options: ImportOptions) -> str | None:
@@ -133,7 +134,7 @@ def _table(
         require_two(options.target[0], columns[options.target[0]])
         if not 2 <= len(labels) <= MOST_LABELS:
             raise Rejected(
-                f"column {options.target[0]!r} has {len(labels)} different values: "
+                f"column {options.target[0]!r} has {len(labels)} different values, such as {labels[0]!r}: "
                 f"{options.metric} is for 2 to {MOST_LABELS} classes"
             )
     else:

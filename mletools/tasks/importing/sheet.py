@@ -11,10 +11,12 @@ import csv
 import gzip
 import io
 import re
+import shlex
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ...base import csv_files
 from ..table import MISSING, NUMBER, Rejected
@@ -115,12 +117,11 @@ class _Text:
             raise Rejected(f"{self._name} is empty")
         self.separator = how.separator or self._told_separator or self._found_separator(lines[at:], path)
         self._first, self._lines = at, lines[at:]
+        self._skips_spaces = self.separator == " " or _are_spaced(lines[at], self.separator)
         header = self._row(self._lines[0])
         if at and lines[at - 1].startswith(_COMMENT):
             header = self._header_in_comment(lines[at - 1]) or header
-        self.header = header
-        if not "".join(header).strip():
-            raise Rejected(f"{self._name}: the first line is empty: it must name the columns")
+        self.header = self._plain_names(header)
 
     # --- what the file is written in ------------------------------------------------------------------------------
 
@@ -190,6 +191,20 @@ class _Text:
         self._first, self._lines = self._first - 1, ["\n", *self._lines]
         return names
 
+    def _plain_names(self, header: list[str]) -> list[str]:
+        """The names without what stands around all of them. Rejected where they are none."""
+        if not "".join(header).strip():
+            raise Rejected(f"{self._name}: the first line is empty: it must name the columns")
+        if all(NUMBER.fullmatch(name) for name in header):
+            raise Rejected(f"{self._name}: the first line holds numbers: put a line above it that names the columns")
+        if self._skips_spaces and self.separator != " ":
+            self.notes.append("spaces beside separators are left out")
+            header = [name.strip() for name in header]
+        if all(len(name) > 2 and name[0] == name[-1] == "'" for name in header):
+            self.notes.append("names without their single quotes")
+            header = [name[1:-1] for name in header]
+        return header
+
     # --- what separates its cells ---------------------------------------------------------------------------------
 
     def _found_separator(self, lines: list[str], path: Path) -> str:
@@ -202,14 +217,21 @@ class _Text:
             found = others[-1][1]
             self.notes.append(f"cells are separated by {NAMES[found]}s")
             return found
-        spaced = [len(line.split()) for line in lines[:_LOOKED_AT] if line.strip()]
-        if spaced[0] > 1 and len(spaced) > 2 and set(spaced) == {spaced[0]} and not self._row(lines[0], usual)[1:]:
+        columns = _width(lines[:_LOOKED_AT], " ")
+        if columns > 2:
+            self.notes.append("cells are separated by spaces")
+            return " "
+        if columns == 2:
             raise Rejected(f"{self._name} looks like columns with spaces between them: --separator space reads that")
         return usual
 
-    def _row(self, line: str, separator: str = "") -> list[str]:
-        character = separator or self.separator
-        return next(csv.reader([_single_spaces(line) if character == " " else line], delimiter=character), [])
+    def _reader(self, lines: Sequence[str], **quoting: Any) -> Any:
+        if self.separator == " ":
+            lines = [line.strip(" \r\n") for line in lines]
+        return csv.reader(lines, delimiter=self.separator, skipinitialspace=self._skips_spaces, **quoting)
+
+    def _row(self, line: str) -> list[str]:
+        return next(self._reader([line]), [])
 
     # --- its rows -------------------------------------------------------------------------------------------------
 
@@ -223,23 +245,40 @@ class _Text:
         return Sheet(self._with_points(columns), numbers, [f"{self._name}: {note}" for note in self.notes])
 
     def _rows(self) -> tuple[list[list[str]], list[int]]:
-        lines = self._lines[1:]
-        if self.separator == " ":
-            lines = [_single_spaces(line) for line in lines]
-        reader = csv.reader(lines, delimiter=self.separator, strict=True)
+        lines, first = self._lines[1:], None
+        ways: list[dict[str, Any]] = [{"strict": True}]
+        if any('\\"' in line for line in lines):
+            ways.append({"strict": True, "escapechar": "\\", "doublequote": False})
+        if self._skips_spaces:  # which may stand behind quotes, too
+            ways.append({"strict": False})
+        for way in ways:
+            try:
+                rows, numbers, comments = self._rows_as(lines, **way)
+            except Rejected as rejected:
+                first = first or rejected
+                continue
+            if "escapechar" in way:
+                self.notes.append("quotes in cells are marked with backslashes")
+            if comments:
+                self.notes.append(f"{_counted(comments, 'comment')} between rows")
+            return rows, numbers
+        assert first is not None
+        raise first
+
+    def _rows_as(self, lines: Sequence[str], **quoting: Any) -> tuple[list[list[str]], list[int], int]:
+        """(the rows, their lines, the comments between them) where quotes are as in `quoting`. Rejected: they are not."""
+        reader = self._reader(lines, **quoting)
         rows, numbers, comments = [], [], 0
         try:
             for row in reader:
                 if row and len(row) != len(self.header) and row[0].startswith(_COMMENT):
                     comments += 1
                 elif row and any(map(str.strip, row)):
-                    rows.append(row)
+                    rows.append([cell.rstrip() for cell in row] if self._skips_spaces else row)
                     numbers.append(self._first + 1 + reader.line_num)
         except csv.Error as error:
             raise Rejected(f"{self._name}: not CSV: line {self._first + 1 + reader.line_num}: {error}") from None
-        if comments:
-            self.notes.append(f"{_counted(comments, 'comment')} between rows")
-        return rows, numbers
+        return rows, numbers, comments
 
     def _named(self, rows: list[list[str]]) -> list[str]:
         """The header, with a name for the row names that R writes without one."""
@@ -247,6 +286,9 @@ class _Text:
         if rows and all(len(row) == len(header) + 1 for row in rows) and len(rows) > 1:
             self.notes.append("a cell more in each row than names: the first are row names, as R writes them")
             return ["", *header]
+        if rows and not header[-1].strip() and all(len(row) == len(header) - 1 for row in rows):
+            self.notes.append("a separator too many in the header")
+            return header[:-1]
         return header
 
     def _even(self, header: list[str], rows: list[list[str]], numbers: list[int]) -> tuple[list[list[str]], list[int]]:
@@ -254,13 +296,20 @@ class _Text:
         if len(rows) > 2 and self._is_total(header, rows):
             self.notes.append(f"ends with a line of totals, which is left out: {self.separator.join(rows[-1])[:60]!r}")
             rows, numbers = rows[:-1], numbers[:-1]
-        for row, number in zip(rows, numbers, strict=True):
-            if len(row) != len(header):
-                raise Rejected(
-                    f"{self._name}: line {number} has {len(row)} cells, the first line has {len(header)}"
-                    f"{'' if len(header) > 1 else '; what separates its cells? name it with --separator'}"
-                )
-        return rows, numbers
+        at = next((at for at, row in enumerate(rows) if len(row) != len(header)), None)
+        if at is None:
+            return rows, numbers
+        wide = len(rows[-1])
+        begins = next(at for at in range(len(rows), -1, -1) if at == 0 or len(rows[at - 1]) != wide)
+        if begins and len(rows[begins - 1]) == wide + 1 and not rows[begins - 1][-1].strip():
+            begins -= 1  # a header with a separator too many
+        hint = "" if len(header) > 1 else "; what separates its cells? name it with --separator"
+        if wide > 1 and wide != len(header) and len(rows) - begins > len(rows) / 2:
+            line, file = numbers[begins], shlex.quote(self._name)
+            hint = f"; from line {line} on all have {wide}: are those above it notes? tail -n +{line} {file} leaves them out"
+        raise Rejected(
+            f"{self._name}: line {numbers[at]} has {len(rows[at])} cells, the first line has {len(header)}{hint}"
+        )
 
     def _is_total(self, header: list[str], rows: list[list[str]]) -> bool:
         last = rows[-1]
@@ -326,18 +375,22 @@ def _blank(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def _single_spaces(line: str) -> str:
-    return " ".join(line.split())
+def _are_spaced(line: str, separator: str) -> bool:
+    """Whether a space follows each separator of the header, as where people line up columns."""
+    after = line.split(separator)[1:]
+    return bool(after) and all(name.startswith(" ") for name in after)
 
 
 def _width(lines: Sequence[str], separator: str) -> int:
-    """The number of cells of the first line, where nine of ten other lines have as many; else 0."""
+    """The number of cells of the first line, where nine of ten other lines have as many, or one more each; else 0."""
+    spaces = separator == " "
+    stripped = [line.strip() for line in lines] if spaces else lines
     try:
-        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+        widths = [len(row) for row in csv.reader(stripped, delimiter=separator, skipinitialspace=spaces) if row]
     except csv.Error:
         return 0
-    same = sum(width == widths[0] for width in widths)
-    return widths[0] if widths and same >= 0.9 * len(widths) else 0
+    most = max((sum(width == widths[0] + more for width in widths[1:]) for more in (0, 1)), default=0)
+    return widths[0] if widths and most >= 0.9 * len(widths[1:]) else 0
 
 
 def _counts(cells: Sequence[str]) -> bool:
