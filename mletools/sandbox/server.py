@@ -30,6 +30,7 @@ from .request import RunRequest, read_request
 
 _WATCH_S = 0.05
 _ORDERLY_END_S = 5.0
+_NEARLY_ALL = 0.98  # of the limit, in processes that are looked at: what fails there has met it
 
 BOOT = (
     "import json, os, socket, sys\n"
@@ -162,8 +163,9 @@ class _Watch:
             self._pid = pid
             self._follow()
         self._reap_all()
-        killed_for_memory, peak = self._over_memory, self._peak_mb
-        if self._cgroup is not None:
+        peak = self._peak_mb
+        killed_for_memory = self._over_memory or peak >= _NEARLY_ALL * self._request.limits.memory_mb
+        if self._cgroup is not None:  # whose peak counts files' pages, too, also those of earlier runs
             killed_for_memory = self._cgroup.killed()
             counted = self._cgroup.peak_mb()
             peak = peak if counted is None else counted

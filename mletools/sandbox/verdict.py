@@ -76,7 +76,7 @@ def status_of(seen: Observations, limits: Limits) -> Status:
         return seen.stopped_for
     if seen.code == 0:
         return "ok"
-    if seen.over_memory or seen.peak_mb >= 0.98 * limits.memory_mb:
+    if seen.over_memory:
         return "memory"
     if seen.code == -signal.SIGXCPU:
         return "timeout"

@@ -1019,3 +1019,15 @@ def test_cgroups_are_taken_away(public: Path) -> None:
         assert len(memory_folders(servers)) >= 2
         os.kill(servers[0], signal.SIGKILL)
     assert memory_folders_left(servers) == []
+
+
+def test_pages_of_files_are_no_memory_of_the_program(sandbox: Sandbox, public: Path) -> None:
+    """A cgroup counts what is cached of files that a run was first to read: its peak does not tell why a run failed."""
+    with (public / "large.bin").open("wb") as file:
+        file.write(os.urandom(1 << 20) * 120)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    read = "with open('input/large.bin', 'rb') as file:\n    while file.read(1 << 16): pass\n"
+    assert run(sandbox, public, f"{read}raise SystemExit(3)", memory_mb=100).status == "error"
+    assert run(sandbox, public, "import os; os.abort()", memory_mb=100).status == "killed"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from ..interface import Reply
 from ..messages import one_line
 from .calls import Arguments, Call, first_call, next_call
+from .disguise import plain_program, undisguised
 from .programs import read_answer
 from .sections import sections
 from .text import (
@@ -41,6 +42,7 @@ EARLY = "No program of yours has left a submission.csv yet: there is nothing to 
 CUT_OFF = "Your message was cut off at the limit of its length: say the same in fewer words."
 
 
+_PREFIX = re.compile(r".*(?:[./:]|__)")  # of a name: functions., tools/, mcp__server__
 _ACTION_TAG = re.compile(r"<action>\s{0,9}(\w{1,80})\b[^<>]{0,200}</action>\s*\Z")
 _SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
 
@@ -58,15 +60,31 @@ def read_action(
     too_early: a tool that ends the work while there is nothing to hand in: what else the reply does is its action, such as
     a program in a fence ahead of the end.
     """
-    action = _read_finished(reply, tools, body, tags)
+    action = _as_seen(reply, tools, body, tags)
     if not isinstance(action, Action) or action.name != too_early:
         return action
     calls = [call for call in reply.get("tool_calls") or [] if call["name"] != too_early]
     others, other_tags = [tool for tool in tools if tool.name != too_early], [tag for tag in tags if tag != too_early]
     text, end = reply["text"], first_tag(reply["text"], [tool for tool in tools if tool not in others], [too_early])
     beside = text[: end.begin] + text[end.end :] if end else text
-    other = _read_finished({**reply, "text": beside, "tool_calls": calls}, others, body, other_tags)
+    other = _as_seen({**reply, "text": beside, "tool_calls": calls}, others, body, other_tags)
     return replace(other, rule="first_action") if isinstance(other, Action) else Fault("early", EARLY, action.format)
+
+
+def _as_seen(reply: Reply, tools: Sequence[Tool], body: Body | None, tags: Sequence[str]) -> Action | Fault:
+    """The action of a reply, of its text as a person sees it where the characters take none, with a program as seen."""
+    action = _read_finished(reply, tools, body, tags)
+    if isinstance(action, Fault) and action.kind != "length" and not reply.get("tool_calls"):
+        for rule, seen in undisguised(reply["text"]):
+            read = _read_finished({**reply, "text": seen}, tools, body, tags)
+            if isinstance(read, Action):
+                action = replace(read, rule=rule)
+                break
+    if isinstance(action, Action) and "code" in action.fields:
+        code, named = plain_program(action.fields["code"])
+        if named:
+            return replace(action, fields={**action.fields, "code": code}, rule=action.rule or named)
+    return action
 
 
 def _read_finished(reply: Reply, tools: Sequence[Tool], body: Body | None, tags: Sequence[str]) -> Action | Fault:
@@ -224,7 +242,7 @@ class _Reader:
                 return self._resolved(call.name, call.arguments, call.closed, rule=call.form)
             return self._from_json(tagged) or self._raw_program(tagged)
         if not isinstance(read, Action):
-            return read
+            return self._from_json(tagged) or read
         code = read.fields.get("code")
         rule = tagged.rule
         if _unframed(read) is not read:
@@ -311,12 +329,14 @@ class _Reader:
         return self._tool(name) is not None
 
     def _tool(self, name: str) -> Tool | None:
-        bare = name.strip().removeprefix("functions.")
-        for tool in self.tools:
-            if bare == tool.name or bare in tool.aliases:
-                return tool
-        alike = [tool for tool in self.tools if bare.lower() in (tool.name.lower(), *tool.aliases)]
-        return alike[0] if len(alike) == 1 else None
+        for bare in (name.strip(), _PREFIX.sub("", name.strip())):
+            for tool in self.tools:
+                if bare == tool.name or bare in tool.aliases:
+                    return tool
+            alike = [tool for tool in self.tools if bare.lower() in (tool.name.lower(), *tool.aliases)]
+            if len(alike) == 1:
+                return alike[0]
+        return None
 
     def _resolved_call(self, call: Call) -> Action | Fault | None:
         return self._resolved(call.name, call.arguments, call.closed, rule=call.form)

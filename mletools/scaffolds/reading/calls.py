@@ -31,7 +31,7 @@ class Call:
     more: bool = False  # the same list holds further calls
 
 
-_NAME = r"[\w.:-]{1,80}"
+_NAME = r"[\w.:/-]{1,80}"
 _OPENERS: dict[str, str] = {
     "hermes": r"<tool_call>",
     "claude": rf'<(?:\w{{1,20}}:)?invoke\s{{1,9}}name="({_NAME})"\s{{0,9}}>',
@@ -55,8 +55,10 @@ _PARAMETER = {
     "glm": (re.compile(r"<arg_key>([^<>]{1,80})</arg_key>\s{0,9}<arg_value>"), "</arg_value>"),
 }
 _KEYS = ("name", "tool", "tool_name", "function", "action", "recipient_name")
-_LISTS = ("tool_calls", "tool_uses")  # of an object that holds calls
-_VALUES = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_LISTS = ("tool_calls", "tool_uses", "function_calls", "calls", "actions")  # of an object that holds calls
+_INNER = ("function", "function_call", "tool_call", "tool_use", "tool", "action", "call")  # of an object around a call
+_VALUES = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "params", "kwargs", "inputs")
+_BESIDE = {"id", "type", "call_id", "index", "thought", "thoughts", "reasoning", "rationale", "explanation", "plan"}
 _JSON_FENCE = re.compile(
     r"(?:^|\n)(?:Action:)?[ \t]{0,9}```(?:json|tool_call|tool_code)?[ \t]*\n(?=\s{0,9}[{\[])", re.IGNORECASE
 )
@@ -360,11 +362,19 @@ def _named(value: Any, begin: int, end: int, form: str, closed: bool = True) -> 
         return call and replace(call, more=len(value) > 1)
     if not isinstance(value, dict):
         return None
-    inner = value.get("function")
-    if isinstance(inner, dict):
+    inner = next((value[key] for key in _INNER if isinstance(value.get(key), dict)), None)
+    if inner is not None:
         value = inner
     name = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
-    if name is None:
-        return None
-    arguments: Any = next((value[key] for key in _VALUES if value.get(key) is not None), {})
+    arguments: Any
+    if name is None:  # {name: arguments}
+        named = [(key, item) for key, item in value.items() if key not in _BESIDE]
+        if len(named) != 1 or inner is not None:
+            return None
+        name, arguments = named[0]
+    else:
+        beside = {key: item for key, item in value.items() if key not in (*_KEYS, *_BESIDE)}
+        arguments = next((value[key] for key in _VALUES if value.get(key) is not None), beside)
+    if isinstance(arguments, list) and len(arguments) == 1:
+        arguments = arguments[0]
     return Call(name, arguments, begin, end, form, closed) if isinstance(arguments, (dict, str)) else None

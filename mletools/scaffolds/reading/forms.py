@@ -6,20 +6,27 @@ Only the frame is rewritten, as one fenced block of Python; the program stays as
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 
 from ..messages import fenced
 from .calls import first_call
-from .text import read_json
+from .text import OTHER_NAMES, parsed, read_json
 
 PYTHON = {"python", "python3", "py"}
-PROGRAM_NAMES = ("code", "program", "solution", "script")  # of a JSON field or an argument that holds a program
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")  # GLM frames an answer so
 _QUOTED = re.compile(r"(?m)^[ \t]*>[ \t]?")
 _QUOTED_FENCE = re.compile(r"(?m)^[ \t]*>[ \t]?(?:```|~~~)")
 _TAGS = re.compile(
-    r"<pre>\s*<code(?P<html>[^<>\n]*)>|<(?P<tag>code|python|program|solution|answer|script)>"
+    r"<pre>\s*<code(?P<html>[^<>\n]*)>|<(?P<tag>code|python|program|solution|answer|script|source)(?:\s[^<>\n]{0,80})?>"
     r"|<(?P<artifact>antArtifact)\s[^<>\n]*>|\[(?P<bracket>PYTHON|CODE)\]"
+    r"|\\begin\{(?P<latex>verbatim|lstlisting|minted)\}(?:\[[^\]\n]{0,80}\])?(?:\{python\})?"
 )
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*\Z", re.DOTALL)
+_QUOTES = re.compile(
+    r"(?ms)^(?:'{3}|\"{3}|\u2018{3}|\u201c{3})(?:python|py)[ \t]*\n(.*?)^(?:'{3}|\"{3}|\u2019{3}|\u201d{3})[ \t]*$"
+)
+_MOST_TAGS, _MOST_DEPTH = 8, 4
 _HERE_DOCUMENT = re.compile(r"cat\s*>\s*(?P<file>[\w./-]+\.py)\s*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)")
 _BEFORE = re.compile(r"(?:#.*|cd [\w./-]+|mkdir (?:-p )?[\w./-]+)?")
 _IMPORT = re.compile(r"(?m)^(?:import|from) \w")
@@ -36,6 +43,7 @@ def forms(text: str, blocks: Sequence[tuple[str, str]]) -> Iterator[tuple[str, s
         ("quoted_fence", lambda: _QUOTED.sub("", text) if _QUOTED_FENCE.search(text) else None),
         ("fence_in_line", lambda: _apart(text) if "```" in text else None),
         ("code_tags", lambda: _out_of_tags(text)),
+        ("other_fence", lambda: _out_of_quotes(text)),
         ("here_document", lambda: _out_of_shell(blocks)),
         ("in_json", lambda: _out_of_json(text, blocks)),
         ("tool_call", lambda: _out_of_call(text)),
@@ -81,16 +89,28 @@ def _fence_at_end(line: str) -> int:
 
 
 def _out_of_tags(text: str) -> str | None:
-    """The only part in tags that is code; HTML's entities are read where HTML frames it."""
-    opening = _TAGS.search(text)
-    if opening is None or _TAGS.search(text, opening.end()):
-        return None
-    name = opening["tag"] or opening["artifact"] or "code"
-    closing = f"[/{opening['bracket']}]" if opening["bracket"] else f"</{name}>"
-    inside, closed, _ = text[opening.end() :].partition(closing)
-    if not closed or "```" in inside:
-        return None
-    return text[: opening.start()] + _fenced(html.unescape(inside) if opening["html"] is not None else inside)
+    """The only part in tags that is code, the innermost; HTML's entities are read where HTML frames it."""
+    found: dict[str, str] = {}
+    openings = list(islice(_TAGS.finditer(text), _MOST_TAGS + 1))
+    for opening in openings if len(openings) <= _MOST_TAGS else ():
+        name = opening["tag"] or opening["artifact"] or "code"
+        closing = f"[/{opening['bracket']}]" if opening["bracket"] else f"</{name}>"
+        closing = f"\\end{{{opening['latex']}}}" if opening["latex"] else closing
+        inside, closed, _ = text[opening.end() :].partition(closing)
+        if not closed or "```" in inside:
+            continue
+        if cdata := _CDATA.match(inside):
+            inside = cdata[1]
+        inside = html.unescape(inside) if opening["html"] is not None else inside
+        if len(openings) == 1 or parsed(inside) is not None:
+            found[inside.strip()] = text[: opening.start()] + _fenced(inside)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _out_of_quotes(text: str) -> str | None:
+    """The only part between three quotation marks, the first of which name the language."""
+    parts = list(islice(_QUOTES.finditer(text), 2))
+    return text[: parts[0].start()] + _fenced(parts[0][1]) if len(parts) == 1 else None
 
 
 def _out_of_shell(blocks: Sequence[tuple[str, str]]) -> str | None:
@@ -111,9 +131,10 @@ def _out_of_shell(blocks: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _out_of_json(text: str, blocks: Sequence[tuple[str, str]]) -> str | None:
-    """The program in an object that is the whole text, or the only block."""
-    body = text if text.lstrip().startswith("{") else blocks[0][1] if len(blocks) == 1 else ""
-    if not body.lstrip().startswith("{"):
+    """The program in an object or a list that is the whole text, or the only block."""
+    begins = ("{", "[")
+    body = text if text.lstrip().startswith(begins) else blocks[0][1] if len(blocks) == 1 else ""
+    if not body.lstrip().startswith(begins):
         return None
     try:
         return _program_of(read_json(body)[0])
@@ -133,10 +154,31 @@ def _out_of_call(text: str) -> str | None:
 
 
 def _program_of(value: object) -> str | None:
-    if not isinstance(value, dict):
+    """The only program in a value of JSON: a text, or a list of its lines, under one of the usual names, at any depth."""
+    codes = dict.fromkeys(_programs(value, 0))
+    if len(codes) != 1:
         return None
-    codes = [code for name in PROGRAM_NAMES if isinstance(code := value.get(name), str)]
-    return _fenced(codes[0]) if len(codes) == 1 else None
+    [code] = codes
+    return code if "```" in code else _fenced(code)
+
+
+def _programs(value: object, depth: int) -> Iterator[str]:
+    if depth > _MOST_DEPTH:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _programs(item, depth + 1)
+    if not isinstance(value, dict):
+        return
+    for name, item in value.items():
+        lines = isinstance(item, list) and item and all(isinstance(line, str) for line in item)
+        if isinstance(item, str) and name == "arguments" and item.lstrip().startswith("{"):  # a call of the protocol
+            with suppress(ValueError):
+                yield from _programs(read_json(item)[0], depth + 1)
+        elif not isinstance(item, str) and not lines:
+            yield from _programs(item, depth + 1)
+        elif name.lower() in OTHER_NAMES["code"] or name.endswith(".py"):
+            yield item if isinstance(item, str) else "\n".join(line.rstrip("\n") for line in item)
 
 
 def _after_preamble(text: str) -> str | None:

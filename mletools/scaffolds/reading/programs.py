@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...records.rollout import TurnFormat
+from .disguise import plain_program, undisguised
 from .forms import PYTHON, forms
 from .text import END_OF_TURN, LARGEST, acts, after_thinking, other_reasoning, parsed
 
@@ -69,6 +70,21 @@ def read_answer(text: str, finish_reason: str = "stop", reasoning: str | None = 
     The program ends in a newline. Reasons for none: no_program, several_programs, length (cut off inside a program or
     before it), thinking (nothing after the reasoning).
     """
+    answer = _read(text, finish_reason, reasoning)
+    for rule, seen in undisguised(text) if answer.code is None or parsed(answer.code) is None else ():
+        again = _read(seen, finish_reason, reasoning)
+        if again.code is not None and parsed(again.code) is not None:
+            answer = replace(again, read="lenient", rule=rule)
+            break
+    if answer.code is not None:
+        code, named = plain_program(answer.code)
+        if named:
+            return replace(answer, code=code, read="lenient", rule=answer.rule or named)
+    return answer
+
+
+def _read(text: str, finish_reason: str, reasoning: str | None) -> Answer:
+    """See read_answer; of the characters as they are."""
     _, visible, reasoning_rule = other_reasoning(after_thinking(text))
     plan, code, fences_left = _exact(visible.split("\n"))
     cut = finish_reason == "length"
@@ -79,7 +95,7 @@ def read_answer(text: str, finish_reason: str = "stop", reasoning: str | None = 
     if code is not None and reading.code is None and reading.rule != "length":
         return Answer(plan, code, "lenient" if rule else "exact", rule)
     if finish_reason == "stop" and not text.strip() and reasoning and reasoning.rstrip().endswith(("```", "~~~")):
-        inside = read_answer(reasoning)
+        inside = _read(reasoning, "stop", None)
         if inside.code is not None and inside.rule != "last_program":
             return replace(inside, read="lenient", rule="answer_in_reasoning")
     if reading.rule == "no_program" and not visible.strip() and (text.strip() or (reasoning or "").strip()):

@@ -20,6 +20,14 @@ from ...base.programs import parse_expression, parse_program
 from ..interface import Reply
 from .tool import Tool
 
+# Names of an argument that models use for ours, and of a JSON field that holds a program.
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "code": (
+        "code", "program", "script", "source", "source_code", "python", "python_code", "cell", "solution", "snippet",
+        "implementation", "input", "content",
+    ),
+    "command": ("command", "cmd", "bash", "shell", "script", "code", "input", "commands"),
+}  # fmt: skip
 LARGEST = 50_000  # characters that are parsed as Python: the densest take a second
 _FENCED = re.compile(r"(`{3,}|~{3,})[^`]*")
 _JSON_PIECE = re.compile(r'\\.|"|,\s*(?=[}\]])', re.DOTALL)
@@ -210,7 +218,12 @@ def _begins_line(text: str, opening: "re.Pattern[str]", first: "re.Match[str]") 
     if not line.partition(first[0])[0].strip() or not line.partition(first[0])[2].strip():
         return None
     following = next((m for m in opening.finditer(text, first.end()) if text[m.start() - 1] == "\n"), None)
-    if following is None or f"</{first[1]}>" in text[first.end() : following.start()]:
+    if following is None:
+        return None
+    closing = f"</{first[1]}>"
+    if line.partition(first[0])[2].startswith(closing):  # empty, as the end of the work is: words have to follow
+        return following if line.partition(closing)[2].strip() else None
+    if closing in text[first.end() : following.start()]:
         return None
     return following
 
@@ -335,12 +348,29 @@ def read_arguments(tool: Tool, arguments: dict[str, object] | str) -> tuple[dict
                 value, rule = read_json(value)[0], "raw_argument"
             except ValueError:
                 value = _raw(tool, value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        value, rule = _raw(tool, value[0]), "raw_argument"
+    if isinstance(value, dict) and len(value) == 1 and not value.keys() & tool.fields.keys():
+        [inner] = value.values()
+        value = inner if isinstance(inner, dict) else value
     if not isinstance(value, dict):
         return None, None
-    fields = texts(value)
-    if len(tool.fields) == 1 and len(fields) == 1 and next(iter(fields)) not in tool.fields:
-        return dict.fromkeys(tool.fields, next(iter(fields.values()))), "argument_name"
+    whole = {name: _in_lines(item) if name in tool.fields else item for name, item in value.items()}
+    rule = "raw_argument" if whole != value else rule
+    fields = texts(whole)
+    if len(tool.fields) == 1 and not fields.keys() & tool.fields.keys():
+        [only] = tool.fields
+        meant = [name for name in fields if len(fields) == 1 or name.lower() in OTHER_NAMES.get(only, ())]
+        if len(meant) == 1:
+            return {only: texts({only: _in_lines(value[meant[0]])})[only]}, "argument_name"
     return fields, rule
+
+
+def _in_lines(value: object) -> object:
+    """A text, of a list of texts with a line each."""
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+        return "\n".join(line.rstrip("\n") for line in value) + "\n"
+    return value
 
 
 def _raw(tool: Tool, text: str) -> dict[str, str] | None:
@@ -362,6 +392,9 @@ def strict_arguments(text: str) -> dict[str, str]:
         raise ValueError(f"the arguments are no JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise ValueError("the arguments are no JSON object")
+    for name, value in arguments.items():
+        if _in_lines(value) is not value:
+            raise ValueError(f"{name} is a list of lines")
     return texts(arguments)
 
 
