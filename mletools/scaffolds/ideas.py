@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from .. import prompts
 from ..records.rollout import Message, TurnFormat
 from .messages import escaped, shortened
-from .reading import after_thinking, read_sections
+from .reading import after_thinking, other_reasoning, read_sections
 
 QUERY = {  # the fields of a request for help
     "problem_statement": "one sentence: what is in the way",
@@ -17,6 +17,13 @@ QUERY = {  # the fields of a request for help
     "goal": "one sentence: what success would be in this step",
 }
 ITEMS = ("analysis_on_current_progress", "action", "rationale")
+CALLED = {  # by models, beside their names
+    "analysis_on_current_progress": (
+        "analysis of current progress", "analysis of the current progress", "analysis", "current progress",
+    ),
+    "action": ("proposed action", "recommended action", "suggested action", "next action", "concrete action"),
+    "rationale": ("reasoning", "reason", "justification"),
+}  # fmt: skip
 # The ablations of MLE-Ideator's table 2: fixed answers in place of an ideator's.
 FIXED = {
     "null": "I have no suggestions for improving the solution. Please proceed using your best judgment.",
@@ -30,9 +37,11 @@ def idea_and_format(text: str, finish_reason: str = "stop") -> tuple[dict[str, s
     if finish_reason == "length":
         return None, {"read": "none", "rule": "length"}
     try:
-        idea, rule = read_sections(after_thinking(text), ITEMS)
+        _, visible, reasoning_rule = other_reasoning(after_thinking(text))
+        idea, rule = read_sections(visible, ITEMS, CALLED)
     except ValueError:
         return None, {"read": "none", "rule": "malformed"}
+    rule = rule or reasoning_rule
     return idea, {"read": "lenient" if rule else "exact", "rule": rule}
 
 

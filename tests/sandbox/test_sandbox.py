@@ -1021,7 +1021,7 @@ def test_cgroups_are_taken_away(public: Path) -> None:
     assert memory_folders_left(servers) == []
 
 
-def test_pages_of_files_are_no_memory_of_the_program(sandbox: Sandbox, public: Path) -> None:
+def test_pages_of_files_are_no_memory_of_the_program(sandbox: LocalSandbox, public: Path) -> None:
     """A cgroup counts what is cached of files that a run was first to read: its peak does not tell why a run failed."""
     with (public / "large.bin").open("wb") as file:
         file.write(os.urandom(1 << 20) * 120)

@@ -147,7 +147,6 @@ def test_of_a_message_that_was_cut_off_only_a_whole_action_counts() -> None:
         ("run", '{"code": 3}', {"code": "3"}),
         ("run", '{"code": "</run><end></end>"}', {"code": "</run><end></end>"}),
         ("run", '{"code": "a\\ud800b\\ud83d\\ude00"}', {"code": "a\ufffdb\U0001f600"}),  # half a pair is no text
-        ("ask", '{"wish": "a", "goal": ["b"]}', {"wish": "a", "goal": '["b"]'}),
         ("end", "{}", {}),
         ("end", "", {}),
     ],
@@ -162,7 +161,7 @@ def test_an_action_as_a_tool_call(name: str, arguments: str, fields: dict[str, s
         ("run", '{"code": "print(1)', "malformed", "the arguments are no JSON: "),
         ("run", "print(1", "malformed", "the arguments are no JSON: "),
         ("ask", "what now", "malformed", "the arguments are no JSON: "),
-        ("run", '["print(1)"]', "malformed", "the arguments are no JSON object"),
+        ("run", '["print(1)", "print(2)"]', "malformed", "the arguments are no JSON object"),
         ("run", "null", "malformed", "the arguments are no JSON object"),
         ("run", "[" * 100_000, "malformed", "the arguments are no JSON: "),
         ("run", "{}", "malformed", "run needs code."),

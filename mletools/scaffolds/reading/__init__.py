@@ -7,9 +7,20 @@ parts that they share, `tool` what a policy may do.
 """
 
 from .actions import Body, named_call, plain, read_action
+from .disguise import undisguised
 from .programs import Answer, read_answer, split_answer
 from .sections import read_sections, sections
-from .text import TOO_DEEP, after_thinking, json_at, read_json, sendable, thinks, valid_text, without_fence
+from .text import (
+    TOO_DEEP,
+    after_thinking,
+    json_at,
+    other_reasoning,
+    read_json,
+    sendable,
+    thinks,
+    valid_text,
+    without_fence,
+)
 from .tool import Action, Fault, Tool, as_functions
 
 __all__ = [
@@ -23,6 +34,7 @@ __all__ = [
     "as_functions",
     "json_at",
     "named_call",
+    "other_reasoning",
     "plain",
     "read_action",
     "read_answer",
@@ -32,6 +44,7 @@ __all__ = [
     "sendable",
     "split_answer",
     "thinks",
+    "undisguised",
     "valid_text",
     "without_fence",
 ]

@@ -1,4 +1,4 @@
-"""Texts whose characters are not what they look like: invisible ones, blanks of other widths, HTML's entities.
+"""Texts whose characters are not what they look like: invisible ones, blanks of other widths, HTML's entities, quotes.
 
 A program that Python reads stays as it is, whatever it holds. Not covered: any fault that a person would see.
 """
@@ -16,6 +16,7 @@ _LINE_ENDS = dict.fromkeys(map(ord, "\u2028\u2029\x85"), "\n")
 _AS_SEEN = {**_INVISIBLE, **_BLANKS, **_LINE_ENDS}
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,6}|#x[0-9a-fA-F]{1,5});")
 _FENCES = str.maketrans({"\uff40": "`", "\uff5e": "~"})
+_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u2018": "'", "\u2019": "'"})
 _LANGUAGE_LINE = re.compile(r"\s*(?:i?python[\d.]*|py3?|[\w./-]{1,80}\.py)[ \t]*:?[ \t]*\r?\n", re.IGNORECASE)
 
 
@@ -24,6 +25,8 @@ def undisguised(text: str) -> Iterator[tuple[str, str]]:
     seen = text.translate(_AS_SEEN).translate(_FENCES)
     if seen != text:
         yield "invisible_characters", seen
+    if (quoted := seen.translate(_QUOTES)) != seen:
+        yield "typographic_quotes", quoted
     if _ENTITY.search(text):
         yield "html_entities", html.unescape(text)
         if seen != text:

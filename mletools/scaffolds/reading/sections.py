@@ -5,9 +5,22 @@ Not covered: what the sections say.
 """
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
 
-from .text import read_json, valid_text, without_fence
+from .disguise import undisguised
+from .text import json_at, read_json, valid_text, without_fence
+
+_MOST_HEAD = 200  # characters of a line that may be its heading
+_MOST_TRIED, _MOST_DEPTH = 20, 3
+_NUMBERING = re.compile(r"(?:(?:step|part|section)\s{1,3})?(?:\d{1,2}(?=\W)|[ivx]{1,4}(?=[.):]))\W{0,9}", re.IGNORECASE)
+_MARKUP = re.compile(r"</?(?:b|strong|i|em|p|u|br|h[1-6]|li)\s?/?>", re.IGNORECASE)
+# What closes a heading: a colon, a dash or a bar, a bracket, or the line's end, among the signs of Markdown.
+_HEAD_ENDS = r"[\s*_`\]\)\u3011>\\\"'\u201d]{0,9}(?:[:|]|[-\u2013\u2014](?=\s|$)|(?<=[\]\u3011])|$)[\s*_`]{0,9}"
 
 
 def sections(text: str, names: Sequence[str]) -> dict[str, str]:
@@ -40,29 +53,48 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def read_sections(text: str, names: Sequence[str]) -> tuple[dict[str, str], str | None]:
+def read_sections(
+    text: str, names: Sequence[str], other_names: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> tuple[dict[str, str], str | None]:
     """(sections, rule); the rule is None in the exact form. ValueError, in words, where they cannot be read.
 
-    Rules: "fence", "in_json", "preamble" (words ahead of the first heading), "heading" (in another spelling).
+    other_names: what models call a section beside its name, in words. Rules: "fence", "in_json", "tags", "preamble"
+    (words ahead of the first heading), "heading" (in another spelling), those of `undisguised`.
     """
     try:
         return sections(text, names), None
     except ValueError as error:
         problem = error
+    spelt = _spellings(names, other_names)
     bare = without_fence(text)
     for candidate, rule in (
         (bare, "fence"),
         (_from_heading(text, names), "preamble"),
-        (_respelt(bare, names), "heading"),
+        (_respelt(bare, spelt), "heading"),
     ):
         try:
             return sections(candidate, names), rule
         except ValueError:
             continue
-    fields = _in_json(bare, names)
-    if fields is None:
-        raise problem
-    return fields, "in_json"
+    for fields, rule in ((_in_tags(text, spelt), "tags"), (_in_json(text, spelt), "in_json")):
+        if fields is not None:
+            return fields, rule
+    for rule, seen in undisguised(text):
+        try:
+            return sections(_respelt(without_fence(seen), spelt), names), rule
+        except ValueError:
+            continue
+    raise problem
+
+
+def _spellings(names: Sequence[str], other_names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """A pattern for each name: its words with anything between them, or what it is called instead."""
+    between = r"[\s_\\*-]{1,5}"
+    found = {}
+    for name in names:
+        called = [name.replace("_", " "), *other_names.get(name, ())]
+        found[name] = "|".join(between.join(map(re.escape, each.split(" "))) for each in called)
+    return found
 
 
 def _from_heading(text: str, names: Sequence[str]) -> str:
@@ -73,34 +105,81 @@ def _from_heading(text: str, names: Sequence[str]) -> str:
     return "\n".join(lines[first:])
 
 
-def _respelt(text: str, names: Sequence[str]) -> str:
+def _respelt(text: str, spelt: Mapping[str, str]) -> str:
     """The text from its first heading on, headings in the exact spelling: `## 1. Analysis on current progress`."""
-    spelt = {name.upper(): re.compile(_spelling(name), re.IGNORECASE) for name in names}
+    heads = {name.upper(): re.compile(f"(?:{pattern}){_HEAD_ENDS}", re.IGNORECASE) for name, pattern in spelt.items()}
     lines: list[str] = []
     for line in text.split("\n"):
-        bare = line.strip(" \t*#")
-        bare = re.sub(r"^\d{1,2}[.)]\s{0,9}", "", bare[:200]) + bare[200:]
-        head, begun = next(((head, match) for head, form in spelt.items() if (match := form.match(bare))), (None, None))
-        if begun is not None:
-            lines.append(f"{head}:{bare[begun.end() :]}")
+        head = _heading(line, heads)
+        if head is not None:
+            lines.append(head)
         elif lines:
             lines.append(line)
     return "\n".join(lines)
 
 
-def _spelling(name: str) -> str:
-    words = r"[ _-]".join(map(re.escape, name.split("_")))
-    return rf"{words}(?:\*\*)?[ \t]{{0,9}}(?::(?:\*\*)?|$)"
+def _heading(line: str, heads: Mapping[str, "re.Pattern[str]"]) -> str | None:
+    """The line with its heading in the exact spelling; None where it has none."""
+    plain = _MARKUP.sub("", line[:_MOST_HEAD])
+    for begins in (plain, unicodedata.normalize("NFKC", plain)):
+        bare = _without_signs(begins)
+        numbered = _NUMBERING.match(bare)
+        bare = _without_signs(bare[numbered.end() :] if numbered else bare)
+        for head, form in heads.items():
+            if match := form.match(bare):
+                rest = bare[match.end() :] + line[_MOST_HEAD:]
+                return f"{head}:{rest.rstrip().removesuffix('|') if line.lstrip().startswith('|') else rest}"
+    return None
 
 
-def _in_json(text: str, names: Sequence[str]) -> dict[str, str] | None:
-    try:
-        value, _ = read_json(text)
-    except ValueError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    fields = {str(key).lower().replace(" ", "_"): content for key, content in value.items()}
-    texts = {name: fields.get(name.lower()) for name in names}
-    contents = {name: valid_text(content).strip() for name, content in texts.items() if isinstance(content, str)}
-    return contents if len(contents) == len(names) and all(contents.values()) else None
+def _without_signs(text: str) -> str:
+    return text[next((at for at, letter in enumerate(text) if letter.isalnum()), len(text)) :]
+
+
+def _in_tags(text: str, spelt: Mapping[str, str]) -> dict[str, str] | None:
+    """The sections in a tag each."""
+    found = {}
+    for name, pattern in spelt.items():
+        opening = re.search(rf"<({pattern})>", text, re.IGNORECASE)
+        if opening is None:
+            return None
+        inside, closed, _ = text[opening.end() :].partition(f"</{opening[1]}>")
+        if not closed or not inside.strip():
+            return None
+        found[name] = inside.strip()
+    return found
+
+
+def _in_json(text: str, spelt: Mapping[str, str]) -> dict[str, str] | None:
+    """The sections as fields of one object, which may lie in others, in a fence, among words."""
+    values: list[Any] = []
+    with suppress(ValueError):
+        values.append(read_json(without_fence(text))[0])
+    for opening in islice(re.finditer(r"[{\[]", text), _MOST_TRIED) if not values else ():
+        with suppress(ValueError):
+            values.append(json_at(text, opening.start())[0])
+            break
+    found = [fields for value in values for each in _objects(value, 0) if (fields := _fields(each, spelt))]
+    return found[0] if len(found) == 1 else None
+
+
+def _objects(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+    if isinstance(value, str) and value.lstrip().startswith("{"):  # the arguments of a call
+        with suppress(ValueError):
+            value = read_json(value)[0]
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, (dict, list)) and depth < _MOST_DEPTH:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _objects(each, depth + 1)
+
+
+def _fields(value: Mapping[str, object], spelt: Mapping[str, str]) -> dict[str, str] | None:
+    """The sections of an object; None where it lacks one."""
+    found: dict[str, str] = {}
+    for name, pattern in spelt.items():
+        matching = [item for key, item in value.items() if re.fullmatch(pattern, str(key)[:_MOST_HEAD], re.IGNORECASE)]
+        if len(matching) != 1 or not isinstance(matching[0], str) or not matching[0].strip():
+            return None
+        found[name] = valid_text(matching[0]).strip()
+    return found

@@ -239,16 +239,45 @@ def read_hypotheses(
 ) -> list[Hypothesis]:
     """The first `most` hypotheses of an answer, with scores clipped to 1 to 10."""
 
+    items = _objects(text, ("hypothesis", "component", "challenge", "scores"), notes)[:most]
+    texts = [challenge.text for challenge in challenges]
+    numbers = [int(number) for item in items if (number := str(item.values.get("challenge")).lstrip(" #")).isdecimal()]
+    first = int(bool(numbers) and min(numbers) >= 1 and max(numbers) == len(challenges))  # counted from 1
+
     def read(item: Fields) -> Hypothesis:
-        challenge = challenges[item.index("challenge", len(challenges))]
-        scores = item.get("scores")
-        if not isinstance(scores, dict):
-            raise wrong("scores", f"an object with {', '.join(AXES)}", scores)
-        by_axis = Fields(scores, item.notes)
+        challenge = challenges[item.index("challenge", len(challenges), texts, first)]
+        by_axis = _scores(item)
         clipped = {axis: max(1.0, min(10.0, by_axis.number(axis, (1, 10)))) for axis in AXES}
         return replace(_hypothesis(item), challenge=challenge.text, origin=challenge.origin, scores=clipped)
 
-    return _read_each(_objects(text, ("hypothesis", "component", "challenge", "scores"), notes)[:most], read)
+    return _read_each(items, read)
+
+
+def _scores(item: Fields) -> Fields:
+    """The scores of a hypothesis by their axes: an object, a list in the axes' order, or beside the hypothesis."""
+    scores = item.get("scores")
+    found: object = scores
+    if scores is None and all(item.get(axis) is not None for axis in AXES):
+        found = item.values
+    elif isinstance(scores, list) and len(scores) == len(AXES) and not any(isinstance(each, dict) for each in scores):
+        found = dict(zip(AXES, scores, strict=True))
+    elif isinstance(scores, list) and all(isinstance(each, dict) for each in scores):
+        named = ((_first(each, ("axis", "name", "criterion", "dimension")), each) for each in scores)
+        found = {str(name): each for name, each in named} or scores
+    if not isinstance(found, dict):
+        raise wrong("scores", f"an object with {', '.join(AXES)}", scores)
+    plain_scores = {
+        name: _first(each, ("score", "value", "rating")) if isinstance(each, dict) else each
+        for name, each in found.items()
+    }
+    if plain_scores != scores:
+        item.notes.note('"scores"')
+    return Fields(plain_scores, item.notes)
+
+
+def _first(value: Mapping[str, object], names: Sequence[str]) -> object:
+    """The first of the fields that is there."""
+    return next((value[name] for name in names if name in value), None)
 
 
 def read_choice(
@@ -259,7 +288,7 @@ def read_choice(
     action = answer.label("action", ACTIONS, ACTION_SYNONYMS)
     if action == "create":
         return action, _hypothesis(answer)
-    base = candidates[answer.index("candidate", len(candidates))]
+    base = candidates[answer.index("candidate", len(candidates), [each.text for each in candidates])]
     if action == "select":
         return action, base
     return action, replace(_hypothesis(answer), challenge=base.challenge, origin=base.origin)

@@ -11,13 +11,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from ...records.common import LongText
 from ..messages import one_line
-from ..reading import TOO_DEEP, after_thinking, json_at, valid_text
+from ..reading import TOO_DEEP, after_thinking, json_at, undisguised, valid_text
 from .repair import repaired_values
 
 MOST_TRIED = 200  # brackets at which reading a value is tried
@@ -25,6 +26,7 @@ MOST_READ = 3  # times the characters of the text; reading from a bracket may ru
 BEGIN = "==== Start of Debug Information ===="
 END = "==== End of Debug Information ===="
 MOST_LINE = 200  # characters of a line of the timing block
+MOST_REPEATED, LEAST_REPEATED = 1000, 12  # characters of a text that stands for its number
 MOST_SHOWN = 80  # characters of a wrong value in a correction
 _OPENING = re.compile(r"[\[{]")
 _FENCE = re.compile(r"```(?:[jJ][sS][oO][nN]\w{0,8})?[ \t]*$", re.MULTILINE)
@@ -87,6 +89,11 @@ def json_in(text: str, kind: type, fields: Sequence[str] = (), notes: Reading | 
             return value
     if other is not None:
         return other
+    for rule, seen in undisguised(answer):
+        with suppress(ValueError):
+            value = json_in(seen, kind, fields, notes)
+            notes.note(rule.replace("_", " "))
+            return value
     raise ValueError(
         f"your answer holds no JSON {'object' if kind is dict else 'list'} that can be read{_json_fault(answer)}"
     )
@@ -101,20 +108,37 @@ def fields_in(text: str, names: Sequence[str], notes: Reading | None = None) -> 
 def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Sequence[str], notes: Reading) -> Any:
     """The last value of a kind with the fields; without fields, or a value that has them, the longest; None: none."""
     pairs = list(chain.from_iterable(values))
-    sized = [(size, value) for size, value in pairs if isinstance(value, kind)]
+    sized: list[tuple[int, Any]] = [(size, value) for size, value in pairs if isinstance(value, kind)]
     if not sized and kind is list:
         inner = [
             (size, [item for item in value.values() if isinstance(item, list)])
             for size, value in pairs
             if isinstance(value, dict)
         ]
-        sized = [(size, lists[0]) for size, lists in inner if len(lists) == 1]
+        sized = [(size, lists[0]) for size, lists in inner if len(lists) == 1] or _lists_of_objects(pairs, fields)
+    if kind is dict and not any(_has_fields(value, fields) for _, value in sized):
+        inner_objects = [each for _, value in sized for each in value.values() if isinstance(each, dict)]
+        sized += [(0, each) for each in inner_objects if _has_fields(each, fields)]
     complete = [value for _, value in sized if fields and _has_fields(value, fields)]
     if complete:
         if any(value != complete[-1] for value in complete):
             notes.note("the last of several JSON values")
         return complete[-1]
     return max(sized, key=lambda size_and_value: size_and_value[0])[1] if sized else None
+
+
+def _lists_of_objects(pairs: Sequence[tuple[int, Any]], fields: Sequence[str]) -> list[tuple[int, list[Any]]]:
+    """Lists that were written as an object with a number or a name for each item, or as objects one after another."""
+    if not fields:
+        return []
+    found: list[tuple[int, list[Any]]] = []
+    for size, value in pairs:
+        for inner in (value, *value.values()) if isinstance(value, dict) else ():
+            items = list(inner.values()) if isinstance(inner, dict) else []
+            if _has_fields(items, fields):
+                found.append((size, items))
+    objects = [(size, value) for size, value in pairs if isinstance(value, dict) and _has_fields(value, fields)]
+    return found or ([(sum(size for size, _ in objects), [value for _, value in objects])] if objects else [])
 
 
 def _has_fields(value: object, fields: Sequence[str]) -> bool:
@@ -225,9 +249,16 @@ class Fields:
             raise wrong(name, "a number" + (f" from {bounds[0]} to {bounds[1]}" if bounds else ""), value)
         return number
 
-    def index(self, name: str, number: int) -> int:
-        """A field that has to be a whole number below `number`; "1", 1.0 and "NAME 1" are read too."""
+    def index(self, name: str, number: int, texts: Sequence[str] = (), first: int = 0) -> int:
+        """A field that has to be a whole number below `number`; "1", 1.0 and "NAME 1" are read too.
+
+        texts: of the things that are numbered, one of which may stand there instead. first: the number that was given
+        to the first of them. A number that is one too large was counted from 1.
+        """
         value = self.get(name)
+        if isinstance(value, str) and (meant := _meant(value, name, texts)) is not None:
+            self._note(name)
+            return meant
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             index = None
         elif isinstance(value, int):
@@ -236,11 +267,14 @@ class Fields:
             text = value.strip().lower().removeprefix(name).strip(" #") if isinstance(value, str) else value
             as_number = finite(text) if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,6}(\.0)?", text) else None
             index = int(as_number) if as_number is not None and as_number.is_integer() else None
-            if index is not None and 0 <= index < number:
+            if index is not None and 0 <= index - first < number:
                 self._note(name)
-        if index is None or not 0 <= index < number:
+        if index is not None and not first and index == number > 0:
+            first = 1
+            self._note(name)
+        if index is None or not 0 <= index - first < number:
             raise wrong(name, f"a number from 0 to {number - 1}", value)
-        return index
+        return index - first
 
     def label(self, name: str, labels: Sequence[Label], synonyms: Mapping[str, Label] | None = None) -> Label:
         """A field that has to be one of `labels`, whatever its case, blanks, hyphens and underscores.
@@ -262,6 +296,16 @@ class Fields:
 
     def _note(self, name: str) -> None:
         self.notes.note(f'"{name}"')
+
+
+def _meant(value: str, name: str, texts: Sequence[str]) -> int | None:
+    """The number of the text that a value repeats, or the beginning of which; None where that is none, or several."""
+    said = _plain(value[:MOST_REPEATED])
+    said = re.sub(rf"^(?:{name})?#?[0-9]{{0,3}}[.:)]+", "", said)
+    if len(said) < LEAST_REPEATED:
+        return None
+    alike = [at for at, text in enumerate(texts) if (whole := _plain(text)).startswith(said) or said.startswith(whole)]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _key(answer: Mapping[str, object], name: str) -> str | None:
