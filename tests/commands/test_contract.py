@@ -373,7 +373,7 @@ CHANGED = {
     "mle-instrument": ("--seed", "1", "--seed was 0 and is 1"),
     "mle-sandbox": ("--memory-size", "1024", "--memory-size was not given and is 1024"),
     "mle-grade": ("--reward", "raw", '--reward was not given and is "raw"'),
-    "mle-filter": ("--min-group", "1", "--min-group was not given and is 1"),
+    "mle-filter": ("--cut-steps", "", "--cut-steps was not given and is true"),  # the field is called steps
     "mle-classify-ideas": ("--seed", "1", "--seed was 0 and is 1"),
 }
 
@@ -382,7 +382,7 @@ CHANGED = {
 def test_resuming_with_other_options_is_refused_by_name(command: str, ready: Path) -> None:
     call(command, "-o", "out.jsonl", cwd=ready)
     option, value, told = CHANGED[command]
-    done = call(command, "-o", "out.jsonl", "--resume", option, value, check=False, cwd=ready)
+    done = call(command, "-o", "out.jsonl", "--resume", *filter(None, (option, value)), check=False, cwd=ready)
     assert done.returncode == 1
     assert done.stderr.decode() == f"{command}: cannot resume out.jsonl with other options: {told}\n"
 
