@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import BIN, COMMANDS, machine_environment, records, start_command, without_times
+
+from mletools.base.options import flag_of
 
 
 @dataclass(frozen=True)
@@ -373,16 +376,28 @@ CHANGED = {
     "mle-instrument": ("--seed", "1", "--seed was 0 and is 1"),
     "mle-sandbox": ("--memory-size", "1024", "--memory-size was not given and is 1024"),
     "mle-grade": ("--reward", "raw", '--reward was not given and is "raw"'),
-    "mle-filter": ("--cut-steps", "", "--cut-steps was not given and is true"),  # the field is called steps
+    "mle-filter": ("--min-group", "1", "--min-group was not given and is 1"),
     "mle-classify-ideas": ("--seed", "1", "--seed was 0 and is 1"),
 }
+
+
+def test_a_message_names_an_option_as_its_command_does() -> None:
+    from mletools.commands.filter import main
+
+    with click.Context(main):
+        assert (flag_of("steps"), flag_of("keep_invalid"), flag_of("unknown_one")) == (
+            "--cut-steps",
+            "--keep-invalid",
+            "--unknown-one",
+        )
+    assert flag_of("steps") == "--steps"
 
 
 @pytest.mark.parametrize("command", quick(list(CHANGED), "mle-rollout", "mle-grade", "mle-filter"))
 def test_resuming_with_other_options_is_refused_by_name(command: str, ready: Path) -> None:
     call(command, "-o", "out.jsonl", cwd=ready)
     option, value, told = CHANGED[command]
-    done = call(command, "-o", "out.jsonl", "--resume", *filter(None, (option, value)), check=False, cwd=ready)
+    done = call(command, "-o", "out.jsonl", "--resume", option, value, check=False, cwd=ready)
     assert done.returncode == 1
     assert done.stderr.decode() == f"{command}: cannot resume out.jsonl with other options: {told}\n"
 
