@@ -4,14 +4,16 @@ Covered: the sample submission among the public files, the answers where they ha
 validation view the sample has rows of the test set, too, which are left out. Not covered: how they score.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from ..base.csv_files import CsvError, read_columns
 from ..base.errors import ToolError
-from ..records.task import Task
-from .importing.task import perfect_submission
+from ..records.task import Grading, Task
+from .folder import Content
+from .importing import columns as tables
+from .importing.columns import written
 from .table import Rejected
 from .validation.labelled import is_sample
 from .validation.rows import ids_of, without
@@ -61,3 +63,36 @@ def _answered(sample: bytes, answers: bytes, ids: list[str]) -> bytes:
         return sample
     known = ids_of(list(zip(*(columns[name] for name in ids), strict=True)))
     return without(sample, ids, lambda key: key not in known, len(sample))
+
+
+def perfect_submission(given: Grading, answers: Content) -> bytes | None:
+    """The submission that hands in the answers as the grader compares them, None where the two look different."""
+    submission = given["submission"]
+    theirs = given.get("answer_target", submission["target"])
+    differ = [key for key in given if key.startswith("answer_") and key != "answer_target"]
+    if differ or submission.get("several_rows") or len(theirs) != len(submission["target"]):
+        return None
+    columns = tables.read_columns(answers) if isinstance(answers, Path) else read_columns(answers)
+    for name in (*submission["id"], *theirs):
+        if name not in columns:
+            raise Rejected(f"the answers have no column {name!r}; they have {', '.join(map(repr, list(columns)[:10]))}")
+    cells = {name: columns[name] for name in submission["id"]}
+    for name, source in zip(submission["target"], theirs, strict=True):
+        # rows that do not count may have no answer; a submission needs some prediction
+        filler = "" if submission.get("empty_ok") else next((cell for cell in columns[source] if cell), "")
+        cells[name] = [cell or filler for cell in columns[source]]
+    if "row_sum" in submission:
+        _as_shares(cells, submission["target"], submission["row_sum"])
+    return written(cells, list(cells))
+
+
+def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) -> None:
+    """The targets of each row made to sum to `total`, in place: answers may be votes where shares of them are predicted."""
+    for at, row in enumerate(zip(*(cells[name] for name in names), strict=True)):
+        try:
+            values = [float(cell) for cell in row]
+            shares = [total * value / sum(values) for value in values]
+        except (ValueError, ZeroDivisionError):
+            continue  # grading says what is wrong with it
+        for name, share in zip(names, shares, strict=True):
+            cells[name][at] = repr(share)

@@ -166,7 +166,7 @@ NOTHING_SCORED = {
     "import nothing_of_that_name": "failed: Traceback",
     "import os\ndef grade(submission, answers):\n    os._exit(3)": "failed: its process ended with exit code 3",
     "while True: pass": "ended with status timeout",
-    "import os; os._exit(3)": "ended with status killed",
+    "import os; os._exit(3)": "ended with status error",
     "def grade(submission, answers):\n    while True: pass": "ended with status timeout",
 }
 

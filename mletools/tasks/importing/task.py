@@ -7,13 +7,12 @@ own_record).
 
 import io
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
 
-from ...base import csv_files
 from ...base.errors import RecordError, ToolError
 from ...base.ids import derive_seed
 from ...grading import check_task, metrics, score_bytes
@@ -21,13 +20,13 @@ from ...grading.private_data import task_folder
 from ...records.task import Grading, Task, WrittenData
 from ..code_metrics import CodeMetrics
 from ..draft import TaskDraft
-from ..folder import Content, same, size
+from ..folder import same, size
+from ..known_good import perfect_submission
 from ..record import Origin, Parts, finish, rate, record_of
 from ..soundness import require
 from ..table import Rejected, generator
 from ..validation import validation_problem
 from .bundle import bundle
-from .columns import read_columns, written
 from .kaggle import kaggle
 from .lookup import SAMPLES
 from .options import AUTHOR, Candidate, ImportOptions
@@ -242,39 +241,6 @@ def _require_sound(given: Grading, found: dict[str, float | str]) -> None:
     gold = given["thresholds"]["gold"] if "thresholds" in given else None
     if isinstance(score, float) and gold is not None and (gold < score if metric.lower_is_better else gold > score):
         raise Rejected(f"thresholds.gold is {gold:g}, out of reach: the answers themselves score {score:g}")
-
-
-def perfect_submission(given: Grading, answers: Content) -> bytes | None:
-    """The submission that hands in the answers as the grader compares them, None where the two look different."""
-    submission = given["submission"]
-    theirs = given.get("answer_target", submission["target"])
-    differ = [key for key in given if key.startswith("answer_") and key != "answer_target"]
-    if differ or submission.get("several_rows") or len(theirs) != len(submission["target"]):
-        return None
-    columns = read_columns(answers) if isinstance(answers, Path) else csv_files.read_columns(answers)
-    for name in (*submission["id"], *theirs):
-        if name not in columns:
-            raise Rejected(f"the answers have no column {name!r}; they have {', '.join(map(repr, list(columns)[:10]))}")
-    cells = {name: columns[name] for name in submission["id"]}
-    for name, source in zip(submission["target"], theirs, strict=True):
-        # rows that do not count may have no answer; a submission needs some prediction
-        filler = "" if submission.get("empty_ok") else next((cell for cell in columns[source] if cell), "")
-        cells[name] = [cell or filler for cell in columns[source]]
-    if "row_sum" in submission:
-        _as_shares(cells, submission["target"], submission["row_sum"])
-    return written(cells, list(cells))
-
-
-def _as_shares(cells: dict[str, list[str]], names: Sequence[str], total: float) -> None:
-    """The targets of each row made to sum to `total`, in place: answers may be votes where shares of them are predicted."""
-    for at, row in enumerate(zip(*(cells[name] for name in names), strict=True)):
-        try:
-            values = [float(cell) for cell in row]
-            shares = [total * value / sum(values) for value in values]
-        except (ValueError, ZeroDivisionError):
-            continue  # grading says what is wrong with it
-        for name, share in zip(names, shares, strict=True):
-            cells[name][at] = repr(share)
 
 
 def _draft_for_baselines(parts: Parts, draft: TaskDraft | str | None, target: str | None) -> TaskDraft:
