@@ -179,6 +179,15 @@ def test_an_action_that_is_spoken_of_is_none(ahead: str) -> None:
     assert isinstance(tried, Action) and tried.name == "validate_code"
 
 
+@pytest.mark.parametrize("language", ["output", "text", ""])
+def test_a_program_and_the_output_that_it_is_thought_to_have(language: str) -> None:
+    text = f"I look.\n\n```python\n{PROGRAM}```\n\n```{language}\na & b\n```\n"
+    for action in (in_react(text), read_action(reply(text), CODEACT)):
+        assert isinstance(action, Action) and action.rule == "fence_as_action" and action.fields["code"] == PROGRAM
+    both = read_action(reply(f"```bash\nls\n```\n```python\n{PROGRAM}```"), CODEACT)
+    assert isinstance(both, Fault) and both.kind == "missing"  # which of the two?
+
+
 # --- ideas -----------------------------------------------------------------------------------------------------------------
 
 PARTS = ("The tree overfits: 0.8 on train.", "Use a forest of 300 trees with depth 6.", "Averaging lowers variance.")

@@ -44,6 +44,9 @@ CUT_OFF = "Your message was cut off at the limit of its length: say the same in 
 
 _PREFIX = re.compile(r".*(?:[./:]|__)")  # of a name: functions., tools/, mcp__server__
 _ACTION_TAG = re.compile(r"<action>\s{0,9}(\w{1,80})\b[^<>]{0,200}</action>\s*\Z")
+_OUTPUT_FENCE = re.compile(
+    r"(?m)^```(?:output|text|txt|plaintext|console|stdout|log)?[ \t]*$"
+)  # of an invented observation
 _SHELL_FENCE = re.compile(r"(?m)^```(?:bash|sh|shell)[ \t]*\n([^`]*)^```[ \t]*$")
 
 # Reads what stands between a tool's tags. ValueError, in words for the policy, where it cannot.
@@ -303,10 +306,12 @@ class _Reader:
                 return Action(tool.name, {}, rule="tool_name")
         whole = parsed(text)  # a message that is Python from its first word to its last
         bare = whole is not None and acts(whole)
-        if self.cut or text.count("```") != (0 if bare or "<code>" in text else 2):
-            return None
-        answer, shell = read_answer(text), _SHELL_FENCE.search(text)
         takes_python, takes_shell = self._program_tool, self._taker("command")
+        fences, shell = text.count("```"), _SHELL_FENCE.search(text)
+        program_and_output = fences == 4 and _OUTPUT_FENCE.search(text) and not (takes_shell and shell)
+        if self.cut or not (program_and_output or fences == (0 if bare or "<code>" in text else 2)):
+            return None
+        answer = read_answer(text)
         rules = (None, "language", "code_tags", "no_fence") if bare else (None, "language", "code_tags")
         if takes_python and answer.rule in rules and parsed(answer.code or "") is not None:
             return Action(takes_python.name, {"code": str(answer.code)}, rule="fence_as_action")
