@@ -7,6 +7,7 @@ r"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real an
     python benchmarks/coder.py play VARIANT qwen2.5-coder-0.5b --url http://127.0.0.1:8123 --set test [--scaffolds single react]
     python benchmarks/coder.py table                                      # coder.md's tables from the kept rollouts
     python benchmarks/coder.py compare ONE OTHER --set test               # two variants, differences over tasks
+    python benchmarks/coder.py waste VARIANT --set test                   # what came of each message, by scaffold
     python benchmarks/coder.py show VARIANT [NUMBER ...]                  # kept transcripts, to be read
 
 Two sets of tasks, each of 10 real tables (mle-gen-task --source tables) and 10 generated ones: `dev`, on which prompts
@@ -212,6 +213,64 @@ def compare(one: str, other: str, of: str) -> None:
     print(f"{other} less {one}, points of 100 (tokens: tokens)\n\n{tabulate(rows, heads, tablefmt='github')}")
 
 
+def waste(variant: str, of: str) -> None:
+    """What came of each message, as counts by scaffold."""
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in kept(variant, of=of):
+        groups[row["played"][2]].update(outcomes(row))
+    names = sorted({name for counts in groups.values() for name in counts}, key=lambda name: OUTCOMES.index(name))
+    rows = [[name, *(groups[scaffold][name] or "" for scaffold in groups)] for name in names]
+    print(
+        tabulate(
+            [*rows, ["messages", *(counts.total() for counts in groups.values())]], ["", *groups], tablefmt="github"
+        )
+    )
+
+
+OUTCOMES = (
+    "valid submission", "submission is invalid", "program ends, hands in nothing", "program fails", "program is stopped",
+    "action without a program", "asks for the score of nothing", "ends with nothing to hand in", "program in no form that is read",
+    "words alone, again as before", "words alone", "cut off",
+)  # fmt: skip
+
+
+def outcomes(row: dict[str, Any]) -> list[str]:
+    """One of OUTCOMES for each message of a policy."""
+    said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+    found = []
+    for at, (turn, content) in enumerate(zip(row["turns"], said, strict=False)):
+        single = row["played"][2] in ("single", "improve")
+        execution = (
+            turn.get("execution")
+            or turn.get("cell")
+            or (row.get("execution") if single and row.get("code") and at == len(row["turns"]) - 1 else None)
+        )
+        grade = turn.get("grade") or turn.get("validation") or (row.get("grade") if single else None) or {}
+        problem = turn.get("problem") or ((turn.get("format") or {}).get("rule") if not execution else None)
+        if execution and execution.get("status") not in ("no_code", None):
+            handed_in = turn.get("submission") or execution.get("submission")
+            if execution["status"] == "error":
+                found.append("program fails")
+            elif execution["status"] != "ok":
+                found.append("program is stopped")
+            else:
+                valid = "valid submission" if grade.get("valid") else "submission is invalid"
+                found.append(valid if handed_in else "program ends, hands in nothing")
+        elif problem == "early" or turn.get("action") in ("finish", "answer"):
+            found.append("ends with nothing to hand in")
+        elif turn.get("action") == "score":
+            found.append("asks for the score of nothing")
+        elif problem == "length":
+            found.append("cut off")
+        elif turn.get("action") not in (None, "none") and not problem:
+            found.append("action without a program")
+        elif "import " in content or "```" in content:
+            found.append("program in no form that is read")
+        else:
+            found.append("words alone, again as before" if at and content == said[at - 1] else "words alone")
+    return found
+
+
 def mean_of(rows: Iterable[dict[str, float]], name: str) -> float:
     return statistics.fmean(row[name] for row in rows)
 
@@ -241,7 +300,7 @@ def show(variant: str, numbers: list[int], given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "show"))
+    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "waste", "show"))
     parser.add_argument("words", nargs="*")
     parser.add_argument("--data", type=Path, default=Path("runs/coder"))
     parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
@@ -268,6 +327,8 @@ def main() -> None:
             table()
         case "compare":
             compare(*given.words, given.set)
+        case "waste":
+            waste(given.words[0], given.set)
         case "show":
             show(given.words[0], [int(word) for word in given.words[1:]], given)
 

@@ -17,7 +17,7 @@ from ..base.errors import ToolError
 from ..base.hub import check_model
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
-from .own_sampling import Distribution, distribution_of, own_distribution, stated
+from .own_sampling import Distribution, distribution_of, stated
 
 
 class HfModel:
@@ -53,7 +53,6 @@ class HfModel:
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
         self.version, self._base = checkpoint.version, checkpoint.base
-        self._card: Distribution | None = None
         self._model, self._tokenizer = _load(
             str(path), checkpoint, "bfloat16" if self.device.startswith("cuda") else dtype
         )
@@ -101,7 +100,7 @@ class HfModel:
         pad = self._tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.device)
-        asked = [distribution_of(request, self._own(request)) for request in requests]
+        asked = [distribution_of(request, self._base) for request in requests]
         sampler = RowSampler(requests, asked, [width - len(prompt) for prompt in prompts], self.device)
         limits = torch.tensor([request.max_tokens for request in requests], device=self.device)
         with torch.inference_mode():
@@ -122,11 +121,6 @@ class HfModel:
         logprobs = torch.stack(sampler.logprobs, dim=1).tolist()
         replies = [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
         return [stated(*each) for each in zip(requests, replies, asked, strict=True)]
-
-    def _own(self, request: Request) -> Distribution | None:
-        if request.model_sampling and self._card is None:
-            self._card = own_distribution(self._base)
-        return self._card if request.model_sampling else None
 
     def _prefill(self, ids: Any, mask: Any) -> Any:
         """Keys and values of all prompt tokens but the last; None for models that the module `decoding` does not cover."""

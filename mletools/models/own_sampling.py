@@ -5,6 +5,7 @@ what they are not sent from the same file.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..base.errors import ToolError
@@ -35,6 +36,7 @@ class Distribution:
         return {"temperature": self.temperature, "top_p": self.top_p, **shown}
 
 
+@lru_cache(maxsize=8)
 def own_distribution(model: str) -> Distribution:
     """Of the generation_config.json of a folder or hub name. ToolError: there is none, or it has what is not covered."""
     from transformers import GenerationConfig
@@ -55,10 +57,11 @@ def own_distribution(model: str) -> Distribution:
     return Distribution(**{name: value for name, value in chosen.items() if value is not None})
 
 
-def distribution_of(request: Request, own: Distribution | None) -> Distribution:
-    """What a request is sampled from; `own`: the model's, where that is asked for."""
-    if own is None:
+def distribution_of(request: Request, model: str) -> Distribution:
+    """What a request is sampled from: as it says, or where it asks for that as the card of `model` has it."""
+    if not request.model_sampling:
         return Distribution(request.local_temperature, request.local_top_p)
+    own = own_distribution(model)
     return replace(
         own,
         temperature=own.temperature if request.temperature is None else request.temperature,

@@ -26,7 +26,7 @@ from ..base.errors import ToolError
 from ..base.hub import check_model
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
-from .own_sampling import Distribution, distribution_of, own_distribution, stated
+from .own_sampling import Distribution, distribution_of, stated
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM has kernels for
 MAX_LORAS = 2  # adapters in one step: running answers keep theirs while new ones use the next
@@ -76,7 +76,6 @@ class VllmModel:
         logging.disable_progress_bar()
         self.name = str(path)
         self._checkpoint = find_checkpoint(self.name)
-        self._card: Distribution | None = None
         check_model(self._checkpoint.base)
         self._merge = current_platform.is_cpu() if merge is None else merge
         self._rank = None if self._merge else _rank(self._checkpoint)
@@ -188,15 +187,10 @@ class VllmModel:
     async def _answer(self, request: Request, prompt: list[int], lora: Any) -> Reply:
         # Without the type, newer versions look for text to tokenise.
         tokens, name = {"type": "token", "prompt_token_ids": prompt}, str(next(self._numbers))
-        asked = distribution_of(request, self._own(request))
+        asked = distribution_of(request, self._checkpoint.base)
         outputs = self._engine.generate(tokens, _sampling(request, asked), name, lora_request=lora)
         (output,) = [output async for output in outputs]
         return stated(request, _reply(prompt, asked, output.outputs[0]), asked)
-
-    def _own(self, request: Request) -> Distribution | None:
-        if request.model_sampling and self._card is None:
-            self._card = own_distribution(self._checkpoint.base)
-        return self._card if request.model_sampling else None
 
 
 class WorkerExtension:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,14 @@ def test_what_a_card_says(tiny: Path, tmp_path: Path) -> None:
         own_distribution(str(with_card(tiny, tmp_path / "odd", do_sample=True, min_p=0.1, no_repeat_ngram_size=3)))
 
 
-def test_options_come_before_the_card() -> None:
+def test_options_come_before_the_card(tiny: Path, tmp_path: Path) -> None:
+    folder = str(with_card(tiny, tmp_path / "qwen", **QWEN))
     (request,) = asked(1, temperature=0.2)
-    own = Distribution(0.7, 0.8, 20, 1.1)
-    assert distribution_of(request, own) == Distribution(0.2, 0.8, 20, 1.1)
-    assert distribution_of(request, own).sampling == {
+    assert distribution_of(request, folder) == Distribution(0.2, 0.8, 20, 1.1)
+    assert distribution_of(request, folder).sampling == {
         "temperature": 0.2, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1,
     }  # fmt: skip
-    assert distribution_of(request, None) == Distribution(0.2, 1.0)
+    assert distribution_of(replace(request, model_sampling=False), folder) == Distribution(0.2, 1.0)
 
 
 @pytest.mark.parametrize("padding", [0, 3])
