@@ -36,6 +36,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent / "coder"
 SEEDS = {"dev": 41, "test": 42}
 SANDBOX = ("--timeout", "60")
+MOST_PROMPT, MOST_OBSERVATION = 200, 600  # characters that are kept
 # Options of each scaffold: bounds that an answer of a small model fits into, and rollouts of a task.
 SCAFFOLDS = {
     "single": ("--max-tokens", "1200", "-g", "2"),
@@ -133,6 +134,9 @@ def without_task(record: dict[str, Any], real: set[str]) -> dict[str, Any]:
     for message in record["messages"]:
         for name in ("token_ids", "prompt_token_ids", "logprobs"):
             message.pop(name, None)
+    for at, message in enumerate(record["messages"]):  # prompts are made from the task again
+        if message["role"] != "assistant":
+            message["content"] = message["content"][: MOST_PROMPT if at < 2 else MOST_OBSERVATION]
     for holder in (record, *record["turns"]):
         if holder.get("execution"):
             for name in ("stdout", "stderr"):

