@@ -26,9 +26,8 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 LIBRARIES = {"torch": "train", "transformers": "train", "gguf": "dev"}  # and the extra that installs each
@@ -43,7 +42,7 @@ class Source:
     sha256: str  # of the GGUF file
     keeps_file: bool = True
     checkpoint: bool = True
-    sampling: Mapping[str, float] = MappingProxyType({})  # of the model's card, which a GGUF file does not hold
+    sampling: Mapping[str, float] = field(default_factory=dict)  # of the model's card, which a GGUF file does not hold
 
 
 def in_parts(name: str, version: str, parts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

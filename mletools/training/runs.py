@@ -99,7 +99,8 @@ class TrainingRun:
         for name, value in now.items():
             if name not in self.free and name in before and before[name] != value:
                 raise ToolError(
-                    f"{self.out}: was begun with {flag_of(name)} {before.get(name)!r}, and now it is {value!r}: "
+                    f"{self.out}: was begun with {name if name == 'algorithm' else flag_of(name)} {before.get(name)!r}, "
+                    f"and now it is {value!r}: "
                     "give the old value, or train into another folder"
                 )
 

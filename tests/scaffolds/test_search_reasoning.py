@@ -468,14 +468,14 @@ def as_challenges(text: str) -> Any:
         ),
         (as_challenges, '[{"challenge": "x", "origin": "scenario"}]', f'{ITEM}"reason" has to be a text{MISSING}'),
         (as_hypotheses, "[null]", 'the list has to hold objects, each with a "hypothesis"'),
-        (as_hypotheses, json.dumps([{**READ, "challenge": 2}]), f"{ITEM}{INDEX}, not 2"),
+        (as_hypotheses, json.dumps([{**READ, "challenge": 3}]), f"{ITEM}{INDEX}, not 3"),
         (as_hypotheses, json.dumps([{**READ, "challenge": True}]), f"{ITEM}{INDEX}, not true"),
         (as_hypotheses, json.dumps([{**READ, "challenge": "gap 0"}]), f'{ITEM}{INDEX}, not "gap 0"'),
         (
             as_hypotheses,
-            json.dumps([{**READ, "scores": [5] * 5}]),
+            json.dumps([{**READ, "scores": [5] * 4}]),
             f'{ITEM}"scores" has to be an object with alignment, impact, novelty, feasibility, risk_reward, '
-            "not [5, 5, 5, 5, 5]",
+            "not [5, 5, 5, 5]",
         ),
         (
             as_hypotheses,
@@ -500,7 +500,7 @@ def as_challenges(text: str) -> Any:
         (as_hypotheses, json.dumps([{**READ, "component": "tuning"}]), f'{ITEM}{COMPONENT}, not "tuning"'),
         (as_choice, '{"action": "drop"}', f'{ACTION}, not "drop"'),
         (as_choice, '{"action": {"a": 1}, "candidate": 0}', f'{ACTION}, not {{"a": 1}}'),
-        (as_choice, '{"action": "select", "candidate": 2}', f"{NUMBER}, not 2"),
+        (as_choice, '{"action": "select", "candidate": 3}', f"{NUMBER}, not 3"),
         (as_choice, '{"action": "select", "candidate": -1}', f"{NUMBER}, not -1"),
         (as_choice, '{"action": "select", "candidate": null}', NUMBER + MISSING),
         (as_choice, '{"action": "modify", "hypothesis": "x", "component": "Model"}', NUMBER + MISSING),

@@ -151,10 +151,12 @@ def test_flags_in_words_are_read(value: str, flag: bool) -> None:
             Fields({"f": doubt}).flag("f")
 
 
-@pytest.mark.parametrize(("value", "index"), [("1", 1), (1.0, 1), ("#1", 1), ("Candidate 1", 1), ("1.0", 1), (0, 0)])
+@pytest.mark.parametrize(
+    ("value", "index"), [("1", 1), (1.0, 1), ("#1", 1), ("Candidate 1", 1), ("1.0", 1), (0, 0), (2, 1), ("2", 1)]
+)
 def test_indices_are_read(value: Any, index: int) -> None:
     assert Fields({"candidate": value}).index("candidate", 2) == index
-    for doubt in (2, "2", -1, 0.5, "0 or 1", True, "first", float("nan")):
+    for doubt in (3, "3", -1, 0.5, "0 or 1", True, "first", float("nan")):
         with pytest.raises(ValueError, match='"candidate" has to be a number from 0 to 1'):
             Fields({"candidate": doubt}).index("candidate", 2)
 

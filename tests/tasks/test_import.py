@@ -655,7 +655,7 @@ def _has(module: str) -> bool:
         ("x.csv", "a,y\n1,2.5\n2,3.5\n", ("--target", "y"), "2 rows are too few to hold some out"),
         ("x.csv", "id,y\n1,2\n1,3\n", ("--target", "y"), "column 'id' holds a value twice: name another with --id, or rename it"),
         ("x.csv", "a,y\n1,x\n2,z\n", ("--target", "y", "--metric", "rmse"), "rmse reads numbers, and column 'y' holds others: 'x' in line 2"),
-        ("x.csv", "a,y\n1,x\n2,x\n", ("--target", "y"), "column 'y' has 1 different values: accuracy is for 2 to 100 classes"),
+        ("x.csv", "a,y\n1,x\n2,x\n", ("--target", "y"), "column 'y' is 'x' in every row: there is nothing to predict"),
     ],
 )  # fmt: skip
 def test_tables_that_make_no_task(tmp_path: Path, name: str, text: str, options: tuple[str, ...], reason: str) -> None:

@@ -690,7 +690,7 @@ def test_a_run_is_not_begun_over_another(torch, nano, tmp_path) -> None:
     with pytest.raises(ToolError) as caught:
         GrpoRun(str(nano), out, GrpoOptions(lora_rank=8), resume=True)
     assert str(caught.value) == (
-        f"{out}: was begun with lora_rank 4, and now it is 8: give the old value, or train into another folder"
+        f"{out}: was begun with --lora-rank 4, and now it is 8: give the old value, or train into another folder"
     )
     with pytest.raises(ToolError, match="was begun with algorithm 'grpo', and now it is 'sft'"):
         SftRun(str(nano), out, SftOptions(), resume=True)

@@ -456,7 +456,7 @@ def test_a_folder_of_another_run_is_refused(nano, tmp_path) -> None:
     prime_rl_trainer.publish(tmp_path / "old" / "broadcasts" / "step_7", [], 0.0, False, False)
     with pytest.raises(ToolError, match="has step 7"):
         list(begun("third", "old").train(rollouts(8)))
-    with pytest.raises(ToolError, match="was begun with engine 'prime-rl', and now it is 'trl'"):
+    with pytest.raises(ToolError, match="was begun with --engine 'prime-rl', and now it is 'trl'"):
         from mletools.training.grpo import GrpoRun
 
         GrpoRun(str(nano), tmp_path / "run", GrpoOptions(groups_per_step=1, scale_rewards="none"), resume=True)

@@ -87,6 +87,11 @@ def json_in(text: str, kind: type, fields: Sequence[str] = (), notes: Reading | 
         if value is not None and _has_fields(value, fields):
             notes.note("JSON was repaired")
             return value
+    for parts in sources if kind is list and fields else ():
+        objects = [value for part in parts for _, value in _values(part) if isinstance(value, dict)]
+        if found := [value for value in objects if _has_fields(value, fields)]:
+            notes.note("objects one after another")
+            return found
     if other is not None:
         return other
     for rule, seen in undisguised(answer):
@@ -128,7 +133,7 @@ def _chosen(values: Iterable[Iterator[tuple[int, Any]]], kind: type, fields: Seq
 
 
 def _lists_of_objects(pairs: Sequence[tuple[int, Any]], fields: Sequence[str]) -> list[tuple[int, list[Any]]]:
-    """Lists that were written as an object with a number or a name for each item, or as objects one after another."""
+    """Lists that were written as an object with a number or a name for each item."""
     if not fields:
         return []
     found: list[tuple[int, list[Any]]] = []
@@ -137,8 +142,7 @@ def _lists_of_objects(pairs: Sequence[tuple[int, Any]], fields: Sequence[str]) -
             items = list(inner.values()) if isinstance(inner, dict) else []
             if _has_fields(items, fields):
                 found.append((size, items))
-    objects = [(size, value) for size, value in pairs if isinstance(value, dict) and _has_fields(value, fields)]
-    return found or ([(sum(size for size, _ in objects), [value for _, value in objects])] if objects else [])
+    return found
 
 
 def _has_fields(value: object, fields: Sequence[str]) -> bool:
