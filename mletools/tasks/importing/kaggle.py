@@ -62,6 +62,8 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
         given, origin["read_as"] = _given(options, public, known)
         draft, content, answers = "", dict(rest), known
         origin["answers_from"] = known.name
+    if not origin["read_as"]:
+        del origin["read_as"]
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,

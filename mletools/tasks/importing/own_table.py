@@ -78,9 +78,10 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
             "seed": options.seed,
             "graded_by": "options",
             "rows_without_target": len(sheet.lines) - len(lines),
-            "read_as": told,
         },
     )
+    if told:
+        parts.provenance["read_as"] = told
     checks = ("train_test_separate", "answers_secret") if groups else ("answers_secret",)
     sanity = require(parts.case(lambda _: 0.0), checks)
     return replace(parts, provenance={**parts.provenance, "sanity": sanity}), draft
