@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent / "coder"
 SEEDS = {"dev": 41, "test": 42}
 SANDBOX = ("--timeout", "60")
+LIBRARIES = re.compile(r"/(?:[\w.+-]+/)+?(?=lib/python3)")  # what stands ahead of an interpreter's library
 MOST_PROMPT, MOST_OBSERVATION = 200, 600  # characters that are kept
 # Options of each scaffold: bounds that an answer of a small model fits into, and rollouts of a task.
 SCAFFOLDS = {
@@ -124,7 +126,14 @@ def run(words: list[str], data: Path) -> None:
         sys.exit(f"{' '.join(words)}: exit status {done.returncode}")
 
 
+def without_places(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without the folders of this machine, which tracebacks of programs quote."""
+    text = LIBRARIES.sub("ENVIRONMENT/", json.dumps(record)).replace(str(HERE.parent.parent), "PROJECT")
+    return dict(json.loads(text))
+
+
 def without_task(record: dict[str, Any], real: set[str]) -> dict[str, Any]:
+    record = without_places(record)  # before texts are cut, also within a path
     task = record["task"]
     record["task"] = {
         "id": task["id"],
