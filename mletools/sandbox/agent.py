@@ -59,6 +59,7 @@ class AgentConfig(TypedDict):
     preimport: Sequence[str]
     start: str
     gpu: bool
+    counted: bool  # the engine limits the container's processes
 
 
 class Order(TypedDict, total=False):
@@ -163,7 +164,9 @@ def _receive(source: BinaryIO, orders: queue.SimpleQueue[tuple[Order, bytes]]) -
 class _Agent:
     def __init__(self, config: AgentConfig) -> None:
         setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
-        self._sandbox = LocalSandbox(setup, namespaces=config["namespaces"], hidden=config["hidden"])
+        self._sandbox = LocalSandbox(
+            setup, namespaces=config["namespaces"], hidden=config["hidden"], counted=config["counted"]
+        )
         self._protections = self._sandbox.protections
         self._store = _Store(Path(PLACE, "public"))
         self._sessions: list[LocalSession] = []

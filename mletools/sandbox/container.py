@@ -66,7 +66,9 @@ class DockerSandbox(BaseSandbox):
         self._contents: dict[str, tuple[shipping.Fingerprint, _Content]] = {}
         self._source = source_archive()
         with self._engine_errors("answer"):
-            self._limits_memory = bool(self._client.api.info().get("MemoryLimit"))
+            info = self._client.api.info()
+            self._limits_memory = bool(info.get("MemoryLimit"))
+            self._limits_processes = bool(info.get("PidsLimit"))
             self._remove_abandoned()
 
     @property
@@ -221,6 +223,7 @@ class DockerSandbox(BaseSandbox):
                 "preimport": self._setup.preimport,
                 "start": self._setup.start,
                 "gpu": kind.gpu is not None,
+                "counted": self._limits_processes,
             }
             container.greet(config, self._source, self._setup.image)
             if config["hidden"] is None:

@@ -246,7 +246,7 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # otherwise its /proc files belong to root
     # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker.
     families: list[int] = []
-    others = 0
+    processes: int | None = limits.processes
     if job.request.namespaces:
         # Another user namespace, without rights over the mounts; processes are counted within it.
         uid, gid = os.geteuid(), os.getegid()
@@ -255,12 +255,13 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
         linux.drop_capabilities()
         families = [seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6]
     else:
-        others = _tasks_of_this_user()
+        # A user's processes are counted on the whole machine, those of other containers among them.
+        processes = None if job.request.counted else limits.processes + _tasks_of_this_user()
         if not os.access(os.__file__, os.R_OK):
             raise PermissionError(f"solutions run as nobody, who cannot read {sys.base_prefix}: use another Python")
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     open_files = _OPEN_FILES if job.cgroup is not None else _OPEN_FILES_UNCOUNTED
-    _set_limits(limits, limits.processes + others, open_files, bool(job.request.gpu))
+    _set_limits(limits, processes, open_files, bool(job.request.gpu))
     if job.request.landlock:
         shown, listed = job.plan.readable
         readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
@@ -276,12 +277,12 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
         seccomp.install(seccomp.build(families, counted=job.cgroup is not None, own=own))
 
 
-def _set_limits(limits: Limits, processes: int, open_files: int, gpu: bool) -> None:
+def _set_limits(limits: Limits, processes: int | None, open_files: int, gpu: bool) -> None:
     values = {
         resource.RLIMIT_CORE: 1,  # unlike 0, this also disables the machine's crash reporter
         resource.RLIMIT_FSIZE: limits.file_mb << 20,
         resource.RLIMIT_NOFILE: open_files,
-        resource.RLIMIT_NPROC: processes,
+        **({} if processes is None else {resource.RLIMIT_NPROC: processes}),
         resource.RLIMIT_SIGPENDING: _SIGNALS,
         # All programs of a user share some memory that they may lock; a GPU's driver needs it.
         **({} if gpu else {resource.RLIMIT_MEMLOCK: 0}),

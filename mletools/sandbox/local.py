@@ -40,9 +40,17 @@ class LocalSandbox(BaseSandbox):
     name = "local"
 
     def __init__(
-        self, setup: Setup, *, namespaces: bool = True, cgroup: bool = True, hidden: mounts.Hidden | None = None
+        self,
+        setup: Setup,
+        *,
+        namespaces: bool = True,
+        cgroup: bool = True,
+        hidden: mounts.Hidden | None = None,
+        counted: bool = False,
     ) -> None:
         """`namespaces` and `cgroup` False disable these, as on a machine that refuses them; `hidden` spares a search.
+
+        `counted`: this process is in a cgroup, such as a container's, whose limit of processes is meant for one run.
 
         Starts nothing yet. ToolError: solutions could not see this interpreter, or a GPU of the setup does not exist.
         """
@@ -52,6 +60,7 @@ class LocalSandbox(BaseSandbox):
         self._setup = setup
         self._want_namespaces = namespaces
         self._want_cgroup = cgroup
+        self._counted = counted
         here = cards() if setup.gpus else []
         self._devices = {name: find(name, here) for name in setup.gpus}
         self._leases = Leases(setup.gpus)
@@ -196,6 +205,7 @@ class LocalSandbox(BaseSandbox):
             seed=seed,
             namespaces=namespaces,
             landlock=not namespaces and landlock.version() > 0,
+            counted=self._counted,
             gpu=gpu,
             device=self._devices[gpu] if gpu is not None else NO_DEVICE,
         )

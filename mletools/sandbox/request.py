@@ -17,6 +17,7 @@ class RunRequest:
     seed: int
     namespaces: bool
     landlock: bool
+    counted: bool = False  # a cgroup around the command limits the run's processes
     arguments: tuple[str, ...] = ()
     cold: str = ""  # the source of `solution`, for a fresh interpreter; "": a fork of the warm process
     driver: str = ""  # of a session in a fresh interpreter: the source of `session_driver`

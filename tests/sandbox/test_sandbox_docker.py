@@ -238,6 +238,32 @@ def test_large_folder_is_mounted(
 # Walls
 
 
+def test_processes_are_counted_in_each_container_alone(daemon: Daemon, public: Path) -> None:
+    code = """
+        import os, pathlib, time
+        children = 0
+        try:
+            while children < 50:
+                if os.fork() == 0:
+                    time.sleep(6)
+                    os._exit(0)
+                children += 1
+        except OSError as error:
+            print(error)
+        time.sleep(3)
+        print(children)
+        """
+    with DockerSandbox(Setup(3, SMALL, image=daemon.small), namespaces=False) as opened:
+        try:
+            _ = opened.protections
+        except ToolError as error:
+            pytest.skip(f"not on this kernel: {error}")
+        limits = Limits(wall_s=20.0, processes=60)
+        with ThreadPoolExecutor(3) as threads:
+            runs = [threads.submit(opened.run, textwrap.dedent(code), public, limits, seed) for seed in range(3)]
+            assert [run.result().stdout for run in runs] == [b"50\n"] * 3
+
+
 def test_protections(sandbox: DockerSandbox, client: Any) -> None:
     if not sandbox.protections["mount_namespace"]:
         pytest.skip(f"this daemon's machine grants no namespaces inside containers: {sandbox.notes[0]}")
