@@ -2,8 +2,9 @@
 
     python benchmarks/grading.py
 
-Prints a table, what a metric that is code costs in a box of its own each time and in one that is kept, and how many rollouts a second the command itself takes; both sides of a claim run in the same process, one after the other, best of `ROUNDS`. "pandas" is what a
-grader written by hand does: read_csv of both files, merge on the id, the metric of scikit-learn; it checks nothing.
+Prints a table, what a metric that is code costs in a box of its own each time and in one that is kept, and how many
+rollouts a second the command itself takes; both sides of a claim run in the same process, one after the other, best of
+`ROUNDS`. "pandas" is what a grader written by hand does: read_csv of both files, merge on the id, the metric of scikit-learn; it checks nothing.
 """
 
 import io
@@ -136,7 +137,8 @@ def coded(folder: Path) -> tuple[float, float]:
     answers, content = made("label", *SMALL)
     (folder / "answers.csv").write_bytes(answers)
     (folder / "metric.py").write_text(CODE)
-    task = {"answers": "answers.csv", "metric": {"file": "metric.py"}, "data": {}}
+    submission = {"id": ["id"], "target": ["y0"], "parse": "label", "rows": SMALL[0]}
+    task = {"answers": "answers.csv", "submission": submission, "metric": {"file": "metric.py"}, "data": {}}
 
     def grades() -> None:
         for _ in range(GRADES):
