@@ -4,6 +4,15 @@ An agent's failure is data and raises nothing. A ToolError stops the command. A 
 which `--max-rejects` can set aside.
 """
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# How libraries that write weights word it: safetensors by the system's message, torch by where its archive stands.
+_FULL = ("No space left on device", "Disk quota exceeded", "unexpected pos", "file write failed")
+
 
 class ToolError(Exception):
     """The command cannot continue; the message says where, and what to do next. Exit code 1."""
@@ -15,3 +24,18 @@ class RecordError(ToolError):
 
 class OptionError(ToolError):
     """Options that exclude each other, or that require another one. Exit code 2."""
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Within the block `folder` is written, also by libraries. OSError that names it: the disk is full."""
+    try:
+        yield
+    except Exception as error:
+        cause = error if isinstance(error, OSError) else error.__context__
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number not in (errno.ENOSPC, errno.EDQUOT):
+            if not any(text in str(error) for text in _FULL):
+                raise
+            number = errno.ENOSPC
+        raise OSError(number, os.strerror(number), str(folder)) from error

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import ToolError
+from ..base.errors import ToolError, filling
 from ..base.jsonl import JsonObject
 
 STATE = "state.json"
@@ -46,7 +46,8 @@ def save(
 ) -> Path:
     """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep`.
 
-    `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk.
+    `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk. OSError: the
+    disk is full.
     before_latest(folder): called with the whole checkpoint while `latest` still points at the one before.
     """
     final = out / checkpoint_name(step, prefix)
@@ -54,12 +55,13 @@ def save(
     out.mkdir(parents=True, exist_ok=True)
     _remove(partial)
     partial.mkdir()
-    write(partial)
-    (partial / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    for root, _, files in os.walk(partial):
-        for name in files:
-            _sync(Path(root, name))
-        _sync(Path(root))
+    with filling(partial):
+        write(partial)
+        (partial / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False) + "\n")
+        for root, _, files in os.walk(partial):
+            for name in files:
+                _sync(Path(root, name))
+            _sync(Path(root))
     if final.exists():
         before = _set_aside(final)
         os.rename(partial, final)

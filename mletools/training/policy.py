@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import ToolError
+from ..base.errors import ToolError, filling
 from ..base.hub import check_model, check_weights, damaged_weights
 from ..base.jsonl import Line
 from ..records.rollout import Rollout
@@ -251,9 +251,10 @@ def export_merged(folder: Path, out: Path) -> Path:
     model, _ = load_policy(str(folder), 0, 0)
     unfinished = out.with_name(out.name + ".partial")
     shutil.rmtree(unfinished, ignore_errors=True)
-    model.save_pretrained(unfinished)
-    load_tokenizer(str(folder)).save_pretrained(unfinished)
-    shutil.copy(folder / "state.json", unfinished / "state.json")
+    with filling(unfinished):
+        model.save_pretrained(unfinished)
+        load_tokenizer(str(folder)).save_pretrained(unfinished)
+        shutil.copy(folder / "state.json", unfinished / "state.json")
     if out.exists():
         old = out.with_name(out.name + ".old.partial")
         shutil.rmtree(old, ignore_errors=True)

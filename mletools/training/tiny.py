@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import ToolError
+from ..base.errors import ToolError, filling
 from ..records.rollout import Rollout
 
 # vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million weights, nano 0.06 million.
@@ -76,8 +76,9 @@ def make_tiny(records: Iterable[Rollout], out: Path, preset: str = "tiny", seed:
         model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     out.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    with filling(out):
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
     return out
 
 

@@ -1,5 +1,6 @@
 """Training from recorded rollouts: samples, advantages, checkpoints, the loss against hand work, resuming, learning."""
 
+import errno
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from conftest import mostly_slow
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from mletools.base.errors import RecordError, ToolError
+from mletools.base.errors import RecordError, ToolError, filling
 from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
 from mletools.training.group_buffer import held_steps
@@ -891,3 +892,20 @@ def test_importing_the_package_is_cheap() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_full_disk_is_named_whichever_library_meets_it(torch, tmp_path: Path) -> None:
+    from safetensors import SafetensorError
+
+    def of_weights() -> None:  # what safetensors raises on a file system that is full; it does not write to a device
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    def of_an_optimiser() -> None:
+        torch.save({"weights": torch.zeros(100_000)}, "/dev/full")
+
+    for write in (of_weights, of_an_optimiser, lambda: Path("/dev/full").write_text("{}")):
+        with pytest.raises(OSError, match="No space left on device") as caught, filling(tmp_path):
+            write()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path))
+    with pytest.raises(RuntimeError, match="shapes"), filling(tmp_path):
+        raise RuntimeError("shapes do not fit")
