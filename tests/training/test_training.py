@@ -901,7 +901,8 @@ def test_a_full_disk_is_named_whichever_library_meets_it(torch, tmp_path: Path) 
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     def of_an_optimiser() -> None:
-        torch.save({"weights": torch.zeros(100_000)}, "/dev/full")
+        with open("/dev/full", "wb") as file:
+            torch.save({"weights": torch.zeros(100_000)}, file)
 
     for write in (of_weights, of_an_optimiser, lambda: Path("/dev/full").write_text("{}")):
         with pytest.raises(OSError, match="No space left on device") as caught, filling(tmp_path):
