@@ -570,6 +570,9 @@ class StepOrigin(TypedDict):
     group: str
     sample: Count
     step: Positive
+    steps: NotRequired[Positive]
+    """How many steps the rollout was cut into: a trainer counts each as that part of a rollout."""
+
     turns: Annotated[list[Count], Meta(min_length=2, max_length=2)]
     """The first and the last turn of the step; those before are its history."""
 

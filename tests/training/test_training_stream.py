@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +23,9 @@ from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
-from mletools.training.samples import Sample, TokenSequence
+from mletools.training.samples import Sample, TokenSequence, rollouts_in
 from mletools.training.steps import Row, StepRecipe
-from mletools.training.stream import Spool, as_line, from_line
+from mletools.training.stream import Arrivals, Spool, as_line, from_line
 from mletools.training.tiny import make_tiny
 
 
@@ -63,6 +65,27 @@ def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
     step = pool.take()
     assert [one.id for one in step.samples] == ["b2"] and step.lost == 1
     assert pool.take() is None and dropped == {}
+
+
+def test_a_rollout_cut_into_steps_counts_once(tmp_path: Path) -> None:
+    """Of three rollouts one gave four steps, all kept; of one a filter kept one step of two; one had none, and is marked."""
+    whole = [sample(f"{name}0", 1.0, 1, share=0.25, arrived=1) for name in "abcd"]
+    half = [sample("e0", 1.0, 1, share=0.5, arrived=1), sample("f0", None, 1, share=0.5, arrived=1, kept=False)]
+    none = [sample("g0", None, 1, arrived=1, kept=False)]
+    pool = GroupBuffer(StepRecipe(batch=4, baseline="none"), {}, Counter(), stream=True)
+    arrivals = Arrivals(iter([*whole, *half, *none]), pool, Spool(tmp_path, 0, None), lambda: False, lambda reward: None)
+    options = SimpleNamespace(batch=4)
+
+    def run(trained: float) -> Any:
+        return SimpleNamespace(_arrivals=arrivals, trained=trained, options=options)
+
+    steps = arrivals.steps()
+    first = next(steps)
+    assert [each.id for each in first.samples] == ["a0", "b0", "c0", "d0"] and rollouts_in(first.samples) == 1
+    assert GrpoRun._rollouts_a_step.fget(run(0)) == 1  # four samples of one rollout
+    assert rollouts_in(next(steps).samples) == 0.5
+    assert arrivals.total == 3 and GrpoRun.refused.fget(run(1.5)) == 1.5
+    assert GrpoRun._rollouts_a_step.fget(run(1.5)) == 3  # five samples of three rollouts: 2.4
 
 
 def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
