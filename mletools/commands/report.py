@@ -9,6 +9,7 @@ import click
 
 from .. import __version__, cli
 from ..cli_options import options
+from ..filters.overlap import KnownTasks, task_of
 from ..records.rollout import Rollout
 from ..reports.comparison import compare
 from ..reports.live import follow
@@ -81,8 +82,15 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     run.open()
     page = Page(chosen.full) if chosen.drawn else None
 
+    known, trained = KnownTasks(), set[str]()
+    for path in chosen.trained:
+        for line in run.lines("task", "rollout", files=(path,), whole=True):
+            known.add(task_of(line.record), path)
+
     def keep(rollout: Rollout, graded: GradedRun, label: str) -> None:
         run.counts["rollouts"] += 1
+        if chosen.trained and known.overlap(rollout["task"]):
+            trained.add(graded.task)
         if page is not None:
             page.add(rollout, graded, label)
 
@@ -103,7 +111,15 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         record = compare(first, second, **chosen.comparison(run.seed))
         records, text = [record], comparison(record, chosen.form, room)
     else:
-        records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
+        records = summaries(
+            sets,
+            chosen.runs,
+            chosen.missing,
+            chosen.confidence,
+            chosen.complexity,
+            chosen.spread,
+            trained if chosen.trained else None,
+        )
         shown = partial(course, chosen.tables[0]) if chosen.tables else report
         text = shown(records, chosen.form, room)
     if chosen.as_json:

@@ -119,6 +119,7 @@ class RunSet:
 
     label: str
     tasks: dict[str, list[GradedRun]] = field(default_factory=dict)
+    unscored: int = 0  # runs of several traces that showed no score to choose one by
 
     def add(self, run: GradedRun) -> None:
         self.tasks.setdefault(run.task, []).append(run)
