@@ -214,6 +214,12 @@ class Summary(TypedDict):
     revealed: Count
     """Rollouts whose agent was shown test scores."""
 
+    no_validation: NotRequired[Positive]
+    """Rollouts on tasks of which no rows could be held out, so that no score was shown; absent where there are none."""
+
+    reported_scores: NotRequired[Count]
+    """Of these, those that handed in the best by the validation scores that their programs printed."""
+
     k: Positive
     """Of Avg@k and Best@k."""
 

@@ -72,6 +72,7 @@ class GradedRun:
     ranked: bool  # the task has a leaderboard
     usage: Usage  # of its own models, and the seconds of its programs
     revealed: bool
+    reported: bool | None  # chosen by the score that its program printed; None: rows were held out
     length: int  # in turns
     search: Search | None  # if it is a search
     turns: tuple[tuple[bool, Verdict], ...] | None  # if its agent works in turns
@@ -180,6 +181,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         ranked=grade.get("teams") is not None,
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
         revealed=bool(rollout.get("reveal_test")),
+        reported="reported_score" in rollout if "no_validation" in rollout else None,
         length=len(rollout["turns"]),
         search=searched(rollout, of),
         turns=by_turn(rollout, of),

@@ -170,10 +170,16 @@ def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
         "rollouts": len(runs),
         "missing": expected - len(runs),
         "revealed": sum(run.revealed for run in runs),
+        **_without_rows([run.reported for run in runs if run.reported is not None]),
         "reward_rule": common(run.reward_rule for run in runs),
         **_used([run.usage for run in runs]),
         **({"usage_by_role": costs} if costs else {}),
     }
+
+
+def _without_rows(reported: Sequence[bool]) -> Row:
+    """Rollouts of tasks of which no rows could be held out, and of these those with a score of their own."""
+    return {"no_validation": len(reported), "reported_scores": sum(reported)} if reported else {}
 
 
 def _used(usages: Sequence[Usage]) -> Row:

@@ -96,7 +96,12 @@ def over_tasks(rows: Sequence[Record]) -> Table:
             values = (number(row[field], form), number(spread, form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
     level = f"{100 * rows[0]['confidence']:.4g} % CI"
-    return Table(["over tasks", "set", "mean", "± SD" if deviations else "± SEM", level], lines, ("over tasks", "set"), "Means over tasks")
+    return Table(
+        ["over tasks", "set", "mean", "± SD" if deviations else "± SEM", level],
+        lines,
+        ("over tasks", "set"),
+        "Means over tasks",
+    )
 
 
 def searches(rows: Sequence[Record]) -> Table:
@@ -224,6 +229,12 @@ def notes(rows: Sequence[Record]) -> list[str]:
     ]
     if "trained" in rows[0]:
         lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, which all has, too; held out: the others")
+    if any("no_validation" in row for row in rows):
+        without = each(
+            rows,
+            lambda row: f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} chosen by a printed score",
+        )
+        lines.append(f"rollouts of which no rows could be held out: {without}")
     if any("unscored" in row for row in rows):
         unscored = each(rows, lambda row: str(row.get("unscored", 0)))
         lines.append(f"runs that showed no score, whose first valid trace counts (--best-trace): {unscored}")

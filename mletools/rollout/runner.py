@@ -375,7 +375,7 @@ class Runner:
         if first:
             self.run.say(
                 f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
-                "agents learn whether a submission is valid, but no score"
+                f"agents learn whether a submission is valid, but no score{self.scaffold.instead_of_scores(settings)}"
             )
         return replace(job, settings=settings)
 

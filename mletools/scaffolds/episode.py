@@ -6,6 +6,7 @@ is handed in, the record. Not covered: what is said and which actions there are 
 graders, which stand behind a Environment.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
@@ -42,6 +43,10 @@ from .reading import Action, Fault, Tool, as_functions, sendable
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 
 # Shell commands that may change files; others only look.
+# The line in which a program reports its own validation score, where no rows could be held out.
+_REPORTED = re.compile(
+    r"^\s*validation score\s*[:=]\s*(\S+)\s*$", re.IGNORECASE | re.MULTILINE
+)
 _WRITES = re.compile(r"(?<![0-9&<])>|\b(?:tee|cp|mv|rm|python3?|pip|patch|unzip|tar)\b|\bsed\b.*\s-i")
 NOTHING_RAN: Execution = {
     "by": "mle-rollout",
@@ -108,6 +113,7 @@ class Episode(Generic[S]):
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
         # the turns, by their messages, whose scores the policy was shown; -1: the start's
         self.scores_shown: set[int] = set()
+        self.own_scores = False  # programs report scores themselves, by which solutions are chosen
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -273,6 +279,8 @@ class Episode(Generic[S]):
         if outcome.get("grade") is not None:
             turn["grade"] = outcome["grade"]
         turn["code"] = code
+        if self.own_scores and judged and (reported := reported_score(outcome["execution"])) is not None:
+            turn["reported_score"] = reported
         self._count(outcome["execution"])
         if outcome["execution"]["submission"] is not None and judged:
             self._hand_in()
@@ -342,8 +350,13 @@ class Episode(Generic[S]):
         verdict = turn.get("grade") if self.settings.reveal_test else turn.get("validation")
         return verdict.get("score") if verdict else None
 
+    def known_score(self, turn: Turn) -> float | None:
+        """The score by which solutions are chosen: shown_score, or where no rows are held out the reported one."""
+        shown = self.shown_score(turn)
+        return turn.get("reported_score") if shown is None and _is_valid(turn) else shown
+
     def _better(self, turn: Turn, than: Turn) -> bool:
-        new, old = (self.shown_score(each) for each in (turn, than))
+        new, old = self.known_score(turn), self.known_score(than)
         if new is None or old is None:
             return old is None and _is_valid(turn)
         return new < old if self.job.task["metric"]["lower_is_better"] else new > old
@@ -388,6 +401,8 @@ class Episode(Generic[S]):
             rollout["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             rollout["reveal_test"] = True
+        if turn is not None and "reported_score" in turn and _is_valid(turn):
+            rollout["reported_score"] = turn["reported_score"]
         rollout["execution"] = execution
         return rollout
 
@@ -469,6 +484,17 @@ def _in_python(command: str) -> str:
     fits = "'''" not in command and not command.endswith(("\\", "'"))
     text = f"r'''{command}'''" if fits else repr(command)
     return f'import subprocess\n\nsubprocess.run(["bash", "-c", {text}], check=False)'
+
+
+def reported_score(execution: Execution) -> float | None:
+    """The score in the last line `validation score: X` that a program printed; None: there is none, or it is not finite."""
+    output = execution["stdout"]
+    reports = _REPORTED.findall(f"{output['head']}\n{output['tail']}")
+    try:
+        score = float(reports[-1])
+    except (IndexError, ValueError):
+        return None
+    return score if math.isfinite(score) else None
 
 
 def execution_of(turns: Sequence[Turn], submission_turn: Turn | None, box: Mapping[str, object]) -> Execution:

@@ -388,6 +388,10 @@ class Scaffold(ABC, Generic[S]):
         """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
         return replace(settings, validation=0.0)
 
+    def instead_of_scores(self, settings: S) -> str:
+        """What is said, after "no score", of how solutions are chosen where no rows can be held out; "" for nothing."""
+        return ""
+
     def needs(self, settings: S) -> Needs:
         """What a run with these settings is to provide."""
         return Needs()

@@ -157,7 +157,7 @@ def test_the_table(tmp_path: Path) -> None:
         "long", "0.000", "0.000", "0.200", "0.200", "0.450", "0.450", "0.450", "0.450", "0.450", "0.600",
     ]  # fmt: skip
     assert [line[3] for line in over_time[2:6]] == ["long", "short", "long", "short"]
-    assert over_time[6] == ["all", "traces", "long"] + over_time[6][3:] and over_time[6][-1] == "0.850"
+    assert over_time[6] == ["all", "traces", "long", *over_time[6][3:]] and over_time[6][-1] == "0.850"
     assert by_submission[2:4] == [
         ["runs", "with", "as", "many", "long", "3", "2", "1", "1", "1"],
         ["runs", "with", "as", "many", "short", "1", "1", "-", "-", "-"],
