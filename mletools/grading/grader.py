@@ -111,7 +111,8 @@ class Grader:
             return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
         if options.reward == "improvement":
             previous = rollout.get("state", {}).get("score")
-            value = rewards.improvement(score, previous, lower, well_formed)
+            asked = rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {})
+            value = rewards.improvement(score, previous, lower, well_formed, asked)
             return value, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
         rate, weights = rollout.get("format_rate", 1.0 if well_formed else 0.0), read_weights(options.milestone)
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], weights)

@@ -123,6 +123,9 @@ class Environment(Protocol):
     ) -> Reply | Refusal:
         """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
 
+    def count_tokens(self, who: str, messages: list[Message]) -> int | None:
+        """How many tokens the messages are as a prompt of model `who`, by its tokenizer; None: that is at a server."""
+
     def run(
         self,
         code: str,

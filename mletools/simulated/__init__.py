@@ -61,6 +61,10 @@ class ScriptedModel:
         """One answer per request. RecordError for a task without program in the bank and without sample submission."""
         return [_counted(request, self._reply(request)) for request in requests]
 
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+        """The same estimate of a prompt."""
+        return _tokens([message["content"] for message in messages])
+
     def close(self) -> None:
         """Nothing to close."""
 
