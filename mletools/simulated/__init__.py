@@ -22,6 +22,7 @@ It has no tokens: the counts of a reply are an estimate, characters / 4 rounded 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..base.errors import RecordError, ToolError
 from ..models import Reply, Request

@@ -33,6 +33,7 @@ from .recorded_trainer import (
 from .runs import TrainingRun
 from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
 from .session import Facts, drive
+from .step_loader import leads
 from .steps import OptimiserStep, StepRecipe
 from .stream import Arrivals, Spool
 
@@ -97,7 +98,7 @@ class GrpoRun(TrainingRun):
         """
         samples = [item if isinstance(item, Sample) else self.sample(item) for item in rollouts]
         self.rewards = [sample.reward for sample in samples if sample.reward is not None]
-        steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped)
+        steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped, self._tell)
         if steps or processes() > 1:
             used = [sample for step in steps for sample in step.samples]
             yield from self._drive(iter(steps), shared_temperature(used, self.options.temperature), len(steps))
@@ -107,7 +108,14 @@ class GrpoRun(TrainingRun):
 
         Where no temperature is given they were sampled at 1: the first is not waited for.
         """
-        pool = GroupBuffer(self.recipe, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
+        pool = GroupBuffer(
+            self.recipe,
+            self.passes,
+            self.dropped,
+            stream=True,
+            version=lambda: self.policy_version,
+            say=self._tell,
+        )
         self.spool = Spool(self.out, self.step, self.resumed_from)
         if self.publisher is not None:
             self.publisher.held = self.spool.kept()
@@ -122,6 +130,11 @@ class GrpoRun(TrainingRun):
                 yield step
 
         yield from self._drive(steps(), temperature, None)
+
+    def _tell(self, text: str) -> None:
+        """Say it, in the first of several processes."""
+        if leads():
+            self.say(text)
 
     @property
     def refused(self) -> float:
@@ -310,4 +323,5 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         duration_clip=options.duration_clip,
         max_staleness=options.max_staleness,
         context=context,
+        equal_groups=options.equal_groups,
     )

@@ -143,6 +143,14 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
     )
 
 
+def exceeds(sample: Sample, context: int | None) -> str:
+    """What is said of the first sample that is longer than the model's context."""
+    return (
+        f"a rollout of {sample.length:,} tokens is longer than the {context:,} that the model takes, and is left out, as are all "
+        "such (too_long)"
+    )
+
+
 def rollouts_in(samples: Iterable[Sample]) -> float:
     """How many rollouts the samples amount to."""
     return sum(sample.share for sample in samples)
