@@ -112,8 +112,8 @@ class Grader:
         if options.reward == "improvement":
             previous = rollout.get("state", {}).get("score")
             asked = rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {})
-            value = rewards.improvement(score, previous, lower, well_formed, asked)
-            return value, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
+            improved = rewards.improvement(score, previous, lower, well_formed, asked)
+            return improved, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
         rate, weights = rollout.get("format_rate", 1.0 if well_formed else 0.0), read_weights(options.milestone)
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], weights)
         return value, {"rule": "milestone", "format_rate": rate}
