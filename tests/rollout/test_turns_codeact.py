@@ -267,7 +267,6 @@ def test_a_question_too_long_for_the_ideator_is_asked_again_shorter(tmp_path: Pa
         return IDEA
 
     whole = [*script, HELP, HELP, FINISHES]
-    # the server has a token for each word and mark: more characters a token than the agent's first questions had
     with FaultyServer(in_steps(whole)) as server, FaultyServer(advise, context=1900) as adviser:
         options = ("--ideator", "adviser", "--ideator-url", adviser.url, "--ideator-max-tokens", "500")
         record = play(server, "codeact", tmp_path, tasks, *options, "--trajectory-tokens", "1600").of("mill_0")

@@ -102,6 +102,31 @@ def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
     assert dropped == {"no_spread": 2, "no_reward": 1, "lone": 2}
 
 
+def test_groups_without_a_spread_count_where_they_are_to() -> None:
+    """Two groups a step: one of equal rewards, whose rows divide the loss and teach nothing; a lone rollout is no group."""
+    recipe = StepRecipe(groups_per_step=2, equal_groups=True)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True)
+    assert feed(pool, sample("a0", None, 2), sample("a1", 1.0, 2)) is None
+    pool.add(sample("b0", -1.0, 2))
+    pool.add(sample("b1", -1.0, 2))
+    pool.add(sample("c0", 0.0, 2))
+    pool.add(sample("c1", 1.0, 2))
+    step = pool.take()
+    assert step is not None and step.groups == 2 and step.rollouts == 4
+    assert [row.advantage for row in step.rows] == pytest.approx([0, 0, -(0.5**0.5), 0.5**0.5], abs=1e-3)
+    assert dropped == {"no_reward": 1, "lone": 1}
+
+
+def test_the_first_rollout_that_is_too_long_is_told_of() -> None:
+    said: list[str] = []
+    recipe = StepRecipe(batch=1, baseline="none", context=1)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True, say=said.append)
+    assert feed(pool, sample("a0", 1.0, 1), sample("b0", 1.0, 1)) is None and dropped == {"too_long": 2}
+    assert said == [
+        "a rollout of 2 tokens is longer than the 1 that the model takes, and is left out, as are all such (too_long)"
+    ]
+
+
 @pytest.mark.parametrize("reward", [1e200, -1e7, float("inf"), float("nan")])
 def test_a_reward_that_is_no_number_or_beyond_all_others_is_left_out(reward: float) -> None:
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, dropped := Counter(), stream=True)
