@@ -56,8 +56,9 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     --follow watches a running pipe, from files that `tee` and -o write (also as .partial): rollouts per minute, valid
     ones and reward of the last 100, busy sandboxes, updates, staleness, waiting times.
 
-    --complexity adds rows for the complexities that mle-import recorded. --sets-by makes a set of each model that
-    played a role, such as several ideators in one file.
+    --complexity adds rows for the complexities that mle-import recorded, --trained for the tasks that were trained on
+    and for the others (the same by id or data, as for mle-filter --disjoint-from). --sets-by makes a set of each model
+    that played a role, such as several ideators in one file.
 
     Searches (mle-rollout --scaffold search) get a table of their own: loops, the share of them that improved, seconds
     to the first medal, costs by phase. --over-time shows what they would have submitted after each tenth of their
@@ -66,8 +67,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     and from scratch, and the first k valid submissions.
 
     A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
-    means. SEM is over repeats, sd / sqrt(n) with ddof 1. Intervals are Student's t over repeats, and Wilson's over runs
-    for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
+    means. SEM is over repeats, sd / sqrt(n) with ddof 1; --spread sd shows their standard deviation with ddof 0 instead
+    (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
     others are missing, and count as invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0
     only if all k are invalid; Best@k is the best of k; with more than k runs both are means over all choices of k.
 
