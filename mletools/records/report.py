@@ -200,7 +200,8 @@ class Summary(TypedDict):
     """With --best-trace, of "all": runs that showed no score, whose first valid trace counts; absent where there are none."""
 
     sd: NotRequired[dict[str, float | None]]
-    """With --spread sd: the standard deviation of the repeats' means, ddof 0, by quantity; null without repeats."""
+    """With --spread sd: the standard deviation of the repeats' means, ddof 0, by quantity; null for fewer than
+    two."""
 
     rollouts: Count
     """That are there."""

@@ -25,9 +25,10 @@ def sem(values: Sequence[float]) -> float | None:
 
 
 def population_sd(values: Sequence[float]) -> float | None:
-    """Standard deviation with ddof 0, which MLE-RL reports over three repeats; None for no values. It is
-    sem(values) * sqrt(n - 1)."""
-    return statistics.pstdev(values) if values else None
+    """Standard deviation with ddof 0, which MLE-RL reports over three repeats: sem(values) * sqrt(n - 1); None for fewer
+    than two values.
+    """
+    return statistics.pstdev(values) if len(values) > 1 else None
 
 
 def t_interval(

@@ -80,7 +80,7 @@ def test_deviations_are_those_of_the_repeats_alone() -> None:
     """MLE-RL, table 1: 28.8 ± 5.7 % are medals in 5, 6 and 8 of 22 competitions."""
     medals = (5, 6, 8)
     assert population_sd([count / 22 for count in medals]) == pytest.approx(0.0567, abs=5e-5)
-    assert population_sd([1.0]) == 0 and population_sd([]) is None
+    assert population_sd([1.0, 1.0]) == 0 and population_sd([1.0]) is None
     runs = [
         rollout(f"t{task}", sample, 0.5, medal="gold" if task < count else None)
         for sample, count in enumerate(medals) for task in range(22)
