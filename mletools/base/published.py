@@ -30,7 +30,8 @@ class Policy:
 @dataclass(frozen=True)
 class Demand:
     """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that it has
-    trained on since it began, and rejected ones, which are not trained on later.
+    trained on since it began, and rejected ones, which are not trained on later. Of a rollout that was cut into n steps
+    each step counts as 1/n.
 
     starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that it had read
     before it was resumed, and that are still to be used. began: when its process did (time.time()).
@@ -39,10 +40,10 @@ class Demand:
     version: int
     rollouts: int | None
     groups: int
-    used: int
+    used: float
     starving: bool
     ended: bool = False
-    held: int = 0
+    held: float = 0
     began: float = 0.0
 
 

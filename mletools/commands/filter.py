@@ -18,7 +18,7 @@ from ..filters.overlap import KnownTasks, task_of
 from ..filters.state import StateFile
 from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
-from ..records.rollout import Execution, Turn
+from ..records.rollout import Execution, Rollout, Turn
 from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
@@ -91,7 +91,8 @@ def main(
 
     --cut-steps comes before mle-grade. A step is what the policy did from one valid submission to the next, with
     everything before as its prompt. Turns after the last submission, and rollouts without one, are counted; with
-    --failed-steps they become steps, too, so that everything the policy wrote is in some step.
+    --failed-steps they become steps, too, so that everything the policy wrote is in some step. In a stream give --mark:
+    a rollout without a step then reaches the trainer, which counts it, and the sampler goes on.
 
     --state belongs to one run at a time. With -o FILE it is written when the output is complete, and --resume decides
     again from the run's beginning; without -o it is written as rollouts pass.
@@ -130,7 +131,7 @@ def main(
             examiner = Examiner(run.data, checks.check, metrics)
             filter_tasks(run, examiner, TaskSelection(filters.keep_duplicates), side)
     elif work.steps:
-        cut_steps(run, side, work.failed_steps)
+        cut_steps(run, side, work.failed_steps, work.mark)
     else:
         filter_rollouts(run, filters, side, work.mark, state)
     if side is not None:
@@ -245,8 +246,8 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
             run.say(f"{number}{what} fewer than {draws.sample} records")
 
 
-def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
-    """Cut the rollouts of the run's input into steps; one without any goes to `side`."""
+def cut_steps(run: cli.Run, side: Output | None, failed: bool, mark: bool) -> None:
+    """Cut the rollouts of the run's input into steps; one without any goes to `side`, and marked to the output."""
     from ..grading.grader import HumanRanks
 
     human_ranks = HumanRanks(run.data)
@@ -263,8 +264,11 @@ def cut_steps(run: cli.Run, side: Output | None, failed: bool) -> None:
             run.counts["turns after the last valid submission"] += result.turns_left
             continue
         run.counts[f"rollouts without a step ({result.reason.partition(': ')[2]})"] += 1
+        dropped: Rollout = {**line.record, "filter": {"kept": False, "reason": result.reason}}
+        if mark:
+            run.emit(dropped)
         if side is not None:
-            side.write(run.stamp({**line.record, "filter": {"kept": False, "reason": result.reason}}))
+            side.write(run.stamp(dropped))
 
 
 def hand_in(turns: Sequence[Turn], turn: Turn | None, box: Mapping[str, object]) -> tuple[str | None, Execution]:

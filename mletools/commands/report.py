@@ -9,6 +9,7 @@ import click
 
 from .. import __version__, cli
 from ..cli_options import options
+from ..filters.overlap import KnownTasks, task_of
 from ..records.rollout import Rollout
 from ..reports.comparison import compare
 from ..reports.live import follow
@@ -55,8 +56,9 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     --follow watches a running pipe, from files that `tee` and -o write (also as .partial): rollouts per minute, valid
     ones and reward of the last 100, busy sandboxes, updates, staleness, waiting times.
 
-    --complexity adds rows for the complexities that mle-import recorded. --sets-by makes a set of each model that
-    played a role, such as several ideators in one file.
+    --complexity adds rows for the complexities that mle-import recorded, --trained for the tasks that were trained on
+    and for the others (the same by id or data, as for mle-filter --disjoint-from). --sets-by makes a set of each model
+    that played a role, such as several ideators in one file.
 
     Searches (mle-rollout --scaffold search) get a table of their own: loops, the share of them that improved, seconds
     to the first medal, costs by phase. --over-time shows what they would have submitted after each tenth of their
@@ -65,8 +67,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     and from scratch, and the first k valid submissions.
 
     A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
-    means. SEM is over repeats, sd / sqrt(n) with ddof 1. Intervals are Student's t over repeats, and Wilson's over runs
-    for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
+    means. SEM is over repeats, sd / sqrt(n) with ddof 1; --spread sd shows their standard deviation with ddof 0 instead
+    (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
     others are missing, and count as invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0
     only if all k are invalid; Best@k is the best of k; with more than k runs both are means over all choices of k.
 
@@ -81,8 +83,15 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     run.open()
     page = Page(chosen.full) if chosen.drawn else None
 
+    known, trained = KnownTasks(), set[str]()
+    for path in chosen.trained:
+        for line in run.lines("task", "rollout", files=(path,), whole=True):
+            known.add(task_of(line.record), path)
+
     def keep(rollout: Rollout, graded: GradedRun, label: str) -> None:
         run.counts["rollouts"] += 1
+        if chosen.trained and known.overlap(rollout["task"]):
+            trained.add(graded.task)
         if page is not None:
             page.add(rollout, graded, label)
 
@@ -103,7 +112,15 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         record = compare(first, second, **chosen.comparison(run.seed))
         records, text = [record], comparison(record, chosen.form, room)
     else:
-        records = summaries(sets, chosen.runs, chosen.missing, chosen.confidence, chosen.complexity)
+        records = summaries(
+            sets,
+            chosen.runs,
+            chosen.missing,
+            chosen.confidence,
+            chosen.complexity,
+            chosen.spread,
+            trained if chosen.trained else None,
+        )
         shown = partial(course, chosen.tables[0]) if chosen.tables else report
         text = shown(records, chosen.form, room)
     if chosen.as_json:

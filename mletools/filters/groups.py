@@ -127,7 +127,7 @@ class Selection:
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
             return f"invalid: {grade['reason']}"
-        if rollout["reward"] is None:
+        if rollout["reward"] is None and not (options.keep_invalid and not options.spread):
             return "no reward: the rule gives none to such a rollout"
         if notes.get("masked") and _own(rollout) <= set(notes["masked"]):
             return "masked: none of the policy's messages may carry loss"

@@ -20,7 +20,10 @@ class FilterOptions:
     """
 
     keep_invalid: bool = option(
-        "Keep rollouts without a valid submission: failures teach GRPO, too.", default=False, heading=SINGLE
+        "Keep rollouts without a valid submission: failures teach GRPO, too. With --no-spread also those without a "
+        "reward: imitation needs none.",
+        default=False,
+        heading=SINGLE,
     )
     keep_duplicates: bool = option(
         "Keep equal programs (up to formatting) of one task; tasks of the same DNA, rule and scenario, or data.",
@@ -148,7 +151,10 @@ class WorkOptions:
     state: str | None = option(
         "Remember the rewards of --top and --window here, from run to run.", kind="state file", metavar="FILE"
     )
-    mark: bool = option("Write what is dropped, too, with filter.kept false and the reason.", default=False)
+    mark: bool = option(
+        "Write what is dropped, too, with filter.kept false and the reason; with --cut-steps the rollouts without a step.",
+        default=False,
+    )
     dropped: str | None = option(
         "Write what is dropped here, with the reason.", kind="output file", metavar="FILE", machine=True
     )
@@ -184,7 +190,7 @@ def check_scope(work: WorkOptions, flags: Mapping[str, str]) -> None:
         )
     if work.failed_steps and not work.steps:
         raise OptionError("--failed-steps needs --cut-steps")
-    wrong = next((flags[name] for name in (*CHOICES, "preset", "mark", "state") if name in flags), None)
+    wrong = next((flags[name] for name in (*CHOICES, "preset", "state") if name in flags), None)
     if work.steps and wrong:
         raise OptionError(f"{wrong} does nothing with --cut-steps: it is for what mle-grade made of the steps")
 

@@ -67,11 +67,12 @@ def cut(rollout: Rollout, hand_in: HandIn, standing: Standing, failed: bool = Fa
     if any("message" not in turn for turn in turns):
         raise RecordError('no "message" in a turn: was this written by mle-rollout?')
     begins = [0, *(end + 1 for end in ends[:-1])]
-    steps = []
+    steps: list[Rollout] = []
     for number, (first, last) in enumerate(zip(begins, ends, strict=True), start=1):
         before = next((turns[at] for at in reversed(valid) if at < first), None)
         reference = _reference(rollout, before, standing)
-        steps.append(_step(rollout, (number, "failed") if failed else (number,), first, last, reference, hand_in))
+        named = _named(rollout, (number, "failed") if failed else (number,), len(ends), [first, last], reference)
+        steps.append(_step(rollout, named, first, last, hand_in))
     return Cut(steps, None, len(turns) - 1 - ends[-1])
 
 
@@ -107,31 +108,25 @@ def reference_of(rollout: Rollout) -> tuple[float, HumanRank | None] | None:
 
 
 def _named(
-    rollout: Rollout, number: tuple[int | str, ...], turns: list[int], reference: Reference | None
+    rollout: Rollout, number: tuple[int | str, ...], steps: int, turns: list[int], reference: Reference | None
 ) -> dict[str, object]:
-    """The keys by which a step is a rollout of its own; `number` begins with its number, and tells it from others.
+    """The keys by which a step is a rollout of its own; `number` begins with its number, of `steps`, and tells it from
+    others.
 
     Each step is a group of one: no two steps answer the same prompt, so nothing may compare their rewards as a group's.
     """
     id = content_id("step", rollout["id"], *number)
     of = {"rollout": rollout["id"], "group": rollout["group"], "sample": rollout["sample"]}
-    place = {**of, "step": number[0], "turns": turns, "reference": reference}
+    place = {**of, "step": number[0], "steps": steps, "turns": turns, "reference": reference}
     return {"id": id, "group": id, "group_size": 1, "sample": 0, "cut": place}
 
 
 def _alone(rollout: Rollout, standing: Standing) -> Rollout:
     kept = {name: value for name, value in rollout.items() if name not in ("grade", "reward", "filter", "idea_types")}
-    return cast(Rollout, {**kept, **_named(rollout, (1,), [0, 0], _reference(rollout, None, standing))})
+    return cast(Rollout, {**kept, **_named(rollout, (1,), 1, [0, 0], _reference(rollout, None, standing))})
 
 
-def _step(
-    rollout: Rollout,
-    number: tuple[int | str, ...],
-    first: int,
-    last: int,
-    reference: Reference | None,
-    hand_in: HandIn,
-) -> Rollout:
+def _step(rollout: Rollout, named: dict[str, object], first: int, last: int, hand_in: HandIn) -> Rollout:
     turns = rollout["turns"][: last + 1]
     own, end = turns[first:], turns[last]
     messages = []
@@ -142,7 +137,7 @@ def _step(
     handed = _hands_in(end)
     code, execution = hand_in(turns, end, box) if handed else hand_in(own, None, box)
     step: dict[str, object] = {name: value for name, value in rollout.items() if name not in OF_THE_WHOLE}
-    step |= _named(rollout, number, [first, last], reference)
+    step |= named
     step |= {"messages": messages, "turns": turns, "usage": _usage(own)}
     step |= {
         "stop_reason": "finished" if handed else rollout["stop_reason"],

@@ -111,8 +111,9 @@ class Grader:
             return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
         if options.reward == "improvement":
             previous = rollout.get("state", {}).get("score")
-            value = rewards.improvement(score, previous, lower, well_formed)
-            return value, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
+            asked = rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {})
+            improved = rewards.improvement(score, previous, lower, well_formed, asked)
+            return improved, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
         rate, weights = rollout.get("format_rate", 1.0 if well_formed else 0.0), read_weights(options.milestone)
         value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], weights)
         return value, {"rule": "milestone", "format_rate": rate}

@@ -93,11 +93,17 @@ def human_rank(rank: float | None) -> float | None:
     return rank
 
 
-def improvement(score: float | None, previous: float | None, lower_is_better: bool, well_formed: bool) -> float:
+def improvement(
+    score: float | None, previous: float | None, lower_is_better: bool, well_formed: bool, asked: bool = True
+) -> float | None:
     """+1 for a strictly better score, 0 for another or none, -1 for a bad format (MLE-Ideator, equation 1).
 
-    previous: the previous score, None where there was no valid one; then any valid score is better.
+    previous: the previous score, None where there was no valid one; then any valid score is better. asked: False where
+    the ideator or the implementer could not be asked, for the question exceeds its context: that is no idea's fault, and
+    the result is None.
     """
+    if not asked:
+        return None
     if not well_formed:
         return -1.0
     if score is None:

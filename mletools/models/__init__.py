@@ -8,7 +8,7 @@ Not covered: the content of messages (scaffolds), concurrency (the command: one 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..base.errors import RecordError, ToolError
 from ..records.task import Task
@@ -145,6 +145,15 @@ class Model(Protocol):
     def sample(self, requests: Sequence[Request]) -> list[Reply]: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A model whose tokenizer is in this process. count_tokens: of messages as a prompt, with the template's own tokens;
+    None: of a model that is followed, where the tokenizer is the server's. Thread-safe.
+    """
+
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int | None: ...
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..base import published
 from ..base.ids import content_id
-from . import Model, Reply, Request
+from . import CountsTokens, Model, Reply, Request
 
 
 @runtime_checkable
@@ -84,6 +84,11 @@ class FollowingModel:
             with self._change:
                 self._calls -= 1
                 self._change.notify_all()
+
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int | None:
+        """See CountsTokens: all versions have one tokenizer."""
+        model = self._model
+        return model.count_tokens(messages) if isinstance(model, CountsTokens) else None
 
     def close(self) -> None:
         self._model.close()

@@ -7,6 +7,7 @@ Not covered: speed on large models (serve them with vLLM), sharding over GPUs, t
 """
 
 import os
+import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -49,6 +50,7 @@ class HfModel:
             torch.set_num_threads(threads)
         self.name = str(path)
         self.batch = batch
+        self._tokenizing = threading.Lock()  # the tokenizer is not thread-safe
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         checkpoint = find_checkpoint(str(path))
         check_model(checkpoint.base)
@@ -77,7 +79,8 @@ class HfModel:
             raise ToolError(
                 f"hf:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"
             )
-        prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
+        with self._tokenizing:
+            prompts = [prompt_ids(self._tokenizer, request.messages) for request in requests]
         check_context(prompts, requests, self.context)
         order = sorted(range(len(requests)), key=lambda index: len(prompts[index]))
         replies: dict[int, Reply] = {}
@@ -87,6 +90,11 @@ class HfModel:
                 answers = self._generate([requests[i] for i in chosen], [prompts[i] for i in chosen])
                 replies.update(zip(chosen, answers, strict=True))
         return [replies[index] for index in range(len(requests))]
+
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+        """See CountsTokens."""
+        with self._tokenizing:
+            return len(prompt_ids(self._tokenizer, messages))
 
     def close(self) -> None:
         """Free the model's memory."""

@@ -122,6 +122,11 @@ class VllmModel:
             raise ToolError(f"vllm:{self.name}: {error.__cause__ or error}") from error
         return replies
 
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+        """See CountsTokens."""
+        with self._tokenizing:
+            return len(prompt_ids(self._tokenizer, messages))
+
     def swap(self, path: str, idle: bool) -> bool:
         """Use the policy in `path` from now on; running answers keep the previous adapter.
 

@@ -89,6 +89,9 @@ class TracesAtShare(TypedDict):
     reset: Share | None
     """Of the traces from scratch."""
 
+    best: NotRequired[Share | None]
+    """Of all traces, in all runs that showed scores; absent in older records."""
+
 
 class NthSubmission(TypedDict):
     """Human ranks of the n-th valid submissions."""
@@ -100,8 +103,9 @@ class NthSubmission(TypedDict):
     this: Share
     """Human rank of these submissions."""
 
-    best: Share
-    """Of the best until then; a run that has fewer keeps its best, one without any has 0."""
+    best: Share | None
+    """Of the best until then by the score that the run showed; a run that has fewer keeps its best, one without any has 0;
+    runs that showed no score are left out, null without others."""
 
 
 class TracesSummary(TypedDict):
@@ -111,9 +115,12 @@ class TracesSummary(TypedDict):
     with_both: Count
     """Of them, those where traces from memory and traces from scratch have a valid submission."""
 
+    without_scores: NotRequired[Count]
+    """Runs with valid submissions that showed no score, which nobody can choose the best of; absent in older records."""
+
     over_time: list[TracesAtShare]
-    """Of the runs with both: the best human rank so far of each kind of traces, means over tasks; null without such
-    runs."""
+    """The best human rank so far by the score that the run showed, means over tasks: of each kind of traces, in the runs
+    with both; null without such runs."""
 
     by_submission: list[NthSubmission]
     """A run's valid submissions in order, means over tasks."""
@@ -182,9 +189,20 @@ class Summary(TypedDict):
     """One entry per command that worked on the record, oldest first."""
 
     task: str
-    """A task's id, or "all": then a mean is over tasks, each with the same weight."""
+    """A task's id, or "all": then a mean is over tasks, each with the same weight. The same of a part of the tasks: low,
+    medium, high (--complexity), "trained on", "held out" (--trained)."""
 
     set: str
+    trained: NotRequired[Count]
+    """With --trained, of "all": how many of its tasks were trained on."""
+
+    unscored: NotRequired[Count]
+    """With --best-trace, of "all": runs that showed no score, whose first valid trace counts; absent where there are none."""
+
+    sd: NotRequired[dict[str, float | None]]
+    """With --spread sd: the standard deviation of the repeats' means, ddof 0, by quantity; null for fewer than
+    two."""
+
     rollouts: Count
     """That are there."""
 
@@ -196,6 +214,12 @@ class Summary(TypedDict):
 
     revealed: Count
     """Rollouts whose agent was shown test scores."""
+
+    no_validation: NotRequired[Positive]
+    """Rollouts on tasks of which no rows could be held out, so that no score was shown; absent where there are none."""
+
+    reported_scores: NotRequired[Count]
+    """Of these, those that handed in the best by the validation scores that their programs printed."""
 
     k: Positive
     """Of Avg@k and Best@k."""

@@ -322,6 +322,10 @@ class Turn(TypedDict):
     """The score as the agent was shown it, rounded to settings.score_digits, in the turn that showed it first (of a
     search: to the models of later nodes); absent where none was shown, or one again."""
 
+    reported_score: NotRequired[float]
+    """Scaffold memory, ranked by validation, where no rows could be held out: the validation score that the program printed
+    of its own."""
+
     grade: NotRequired[TurnGrade | None]
     """The verdict on the test answers; shown with --reveal-test only."""
 
@@ -340,6 +344,9 @@ class StartState(TypedDict):
 
     validation: NotRequired[float | None]
     """Its validation score, which the agent knew."""
+
+    reported_score: NotRequired[float]
+    """The validation score that its program printed, where no rows could be held out."""
 
     code: NotRequired[str | None]
     """The solution at hand."""
@@ -570,6 +577,9 @@ class StepOrigin(TypedDict):
     group: str
     sample: Count
     step: Positive
+    steps: NotRequired[Positive]
+    """How many steps the rollout was cut into: a trainer counts each as that part of a rollout."""
+
     turns: Annotated[list[Count], Meta(min_length=2, max_length=2)]
     """The first and the last turn of the step; those before are its history."""
 
@@ -675,6 +685,10 @@ class RolloutBody(TypedDict):
 
     no_validation: NotRequired[str]
     """Why no validation rows could be held out of the task: the agent saw no score, and settings.validation is 0."""
+
+    reported_score: NotRequired[float]
+    """Of what was handed in, where no rows could be held out and the memory is ranked by validation: the validation score
+    that the program printed of its own. Programs of one task need not measure it on the same rows."""
 
     reveal_test: NotRequired[bool]
     """true: the agent was shown scores on the test answers (default false)."""

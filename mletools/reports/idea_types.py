@@ -12,7 +12,7 @@ from ..records.rollout import IdeaType, Rollout
 from .table import Table, document, number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
-UNREAD = "(unread)"
+UNREAD, ALL = "(unread)", "all ideators"
 percent = partial(number, form=".1%")
 
 
@@ -25,6 +25,11 @@ class Tally:
     def add(self, entries: Iterable[IdeaType]) -> None:
         """Count the entries of a record's `idea_types`."""
         self._counts.update((entry["type"], entry["effective"]) for entry in entries)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        both = Tally()
+        both._counts = self._counts + other._counts
+        return both
 
     def __len__(self) -> int:
         return self._counts.total()
@@ -75,14 +80,22 @@ def ideator(rollout: Rollout) -> str:
 
 
 def per_model(tallies: Mapping[str, Tally], types: Sequence[str], room: int | None = None) -> str:
-    """A table with the share of each type by model, its difference to the first model, and the share of effective ideas."""
+    """A table with the share of each type by model, its difference to the first model, and the share of effective ideas.
+
+    Of several models also of all their ideas together (MLE-Ideator's figures 3 and 4).
+    """
     names = [name for name, tally in tallies.items() if len(tally)]
-    changed, effective = [f"{name} - {names[0]}" for name in names[1:]], [f"effective, {name}" for name in names]
-    rows = [["type", *names, *changed, *effective]]
+    if len(names) > 1:
+        tallies = {**tallies, ALL: sum((tallies[name] for name in names), Tally())}
+    together = [ALL] if len(names) > 1 else []
+    columns = [*names, *together]
+    changed, effective = [f"{name} - {names[0]}" for name in names[1:]], [f"effective, {name}" for name in columns]
+    rows = [["type", *columns, *changed, *effective]]
     for kind in types:
-        shares = [tallies[name].share(kind) for name in names]
-        changes = [None if None in (share, shares[0]) else share - shares[0] for share in shares[1:]]  # type: ignore[operator]
-        effects = [percent(tallies[name].effective([kind])) for name in names]
+        shares = [tallies[name].share(kind) for name in columns]
+        others = shares[1 : len(names)]
+        changes = [None if None in (share, shares[0]) else share - shares[0] for share in others]  # type: ignore[operator]
+        effects = [percent(tallies[name].effective([kind])) for name in columns]
         rows.append([kind, *map(percent, shares), *(number(change, "+.1%") for change in changes), *effects])
-    rows.append(["ideas", *(str(len(tallies[name])) for name in names), *("" for _ in rows[0][len(names) + 1 :])])
+    rows.append(["ideas", *(str(len(tallies[name])) for name in columns), *("" for _ in rows[0][len(columns) + 1 :])])
     return _plain(rows, room)

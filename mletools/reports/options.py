@@ -41,6 +41,19 @@ class ReportOptions:
     complexity: bool = _table(
         "Also rows over the competitions of low, medium and high complexity (MLE-bench's, as imported)."
     )
+    trained: tuple[str, ...] = option(
+        "Tasks or rollouts that were trained on: also rows over the tasks of these, and over the others. Repeatable.",
+        default=(),
+        kind="existing file",
+        metavar="FILE",
+        heading=TABLE,
+    )
+    spread: str = option(
+        "What stands behind ±: the standard error over repeats (ddof 1), or their standard deviation (ddof 0).",
+        default="sem",
+        choices=("sem", "sd"),
+        heading=TABLE,
+    )
     confidence: float = option("Confidence level of the intervals.", default=0.95, above=0, below=1)
     as_json: bool = _table("Write records (kind summary, or comparison) instead of tables.", flags=("--json",))
     form: str = option("Form of the tables.", default="text", choices=FORMATS, flags=("--format",), heading=TABLE)
@@ -131,6 +144,9 @@ class ReportOptions:
             ),
             "--sets-by and --complexity are for tables: not with --html, --plots, --compare, --follow": (
                 (self.sets_by or self.complexity) and (self.drawn or self.compare or self.follow)
+            ),
+            "--trained and --spread are for the whole report's tables: not with --html, --plots, --compare, --over-..., --follow": (
+                (self.trained or self.spread != "sem") and (self.drawn or self.compare or self.tables or self.follow)
             ),
             "--tasks needs --html or --plots DIR": self.tasks and not self.drawn,
             "--follow excludes all other outputs": (

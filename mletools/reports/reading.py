@@ -52,8 +52,9 @@ def read_set(
         else:
             run_set.add(graded)
         keep(line.record, graded, label)
-    for _, graded in best.values():
+    for score, graded in best.values():
         run_set.add(graded)
+        run_set.unscored += score is None and graded.valid
     return run_set
 
 

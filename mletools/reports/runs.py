@@ -72,6 +72,7 @@ class GradedRun:
     ranked: bool  # the task has a leaderboard
     usage: Usage  # of its own models, and the seconds of its programs
     revealed: bool
+    reported: bool | None  # chosen by the score that its program printed; None: rows were held out
     length: int  # in turns
     search: Search | None  # if it is a search
     turns: tuple[tuple[bool, Verdict], ...] | None  # if its agent works in turns
@@ -119,6 +120,7 @@ class RunSet:
 
     label: str
     tasks: dict[str, list[GradedRun]] = field(default_factory=dict)
+    unscored: int = 0  # runs of several traces that showed no score to choose one by
 
     def add(self, run: GradedRun) -> None:
         self.tasks.setdefault(run.task, []).append(run)
@@ -179,6 +181,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         ranked=grade.get("teams") is not None,
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
         revealed=bool(rollout.get("reveal_test")),
+        reported="reported_score" in rollout if "no_validation" in rollout else None,
         length=len(rollout["turns"]),
         search=searched(rollout, of),
         turns=by_turn(rollout, of),

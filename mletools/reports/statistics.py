@@ -20,11 +20,15 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def sem(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values.
-
-    Some papers report the standard deviation instead, which is sem * sqrt(n).
-    """
+    """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def population_sd(values: Sequence[float]) -> float | None:
+    """Standard deviation with ddof 0, which MLE-RL reports over three repeats: sem(values) * sqrt(n - 1); None for fewer
+    than two values.
+    """
+    return statistics.pstdev(values) if len(values) > 1 else None
 
 
 def t_interval(

@@ -44,12 +44,22 @@ from .runs import (
     normalised_tasks,
 )
 from .search import SHARES, Search, Standing
-from .statistics import avg_at_k, best_at_k, effective_runs, mean, raw_best_at_k, sem, t_interval, wilson_interval
+from .statistics import (
+    avg_at_k,
+    best_at_k,
+    effective_runs,
+    mean,
+    population_sd,
+    raw_best_at_k,
+    sem,
+    t_interval,
+    wilson_interval,
+)
 from .traces import KINDS, Life, Trace, best_rank, life
 from .turns import Verdict
 from .usage import USED
 
-ALL = "all"
+ALL, TRAINED, HELD_OUT = "all", "trained on", "held out"
 RATES = ("valid", "above_median", "bronze", "silver", "gold", "medal")  # field: the name itself; for others name_mean
 OF_SEARCHES = ("loops", "improve_rate", "first_medal_s")
 SCALES = {  # ends of the scale, where intervals are cut off
@@ -70,10 +80,13 @@ def summaries(
     missing: str = "invalid",
     confidence: float = 0.95,
     complexity: bool = False,
+    spread: str = "sem",
+    trained: Container[str] | None = None,
 ) -> list[Row]:
     """One record of kind summary per task (and one for "all") and set: tasks in order, the sets of a task together.
 
-    complexity: also one for each of COMPLEXITIES, over its tasks. runs: the k of Avg@k and Best@k, and the minimum
+    complexity: also one for each of COMPLEXITIES, over its tasks. trained: ids of tasks that were trained on; also one over
+    these, and one over the others. spread: "sd" for standard deviations beside the errors. runs: the k of Avg@k and Best@k, and the minimum
     number of runs per task. ToolError: a set's human ranks come from two rules, or runs are missing with
     missing="error".
     """
@@ -83,6 +96,9 @@ def summaries(
     groups = {task: [task] for task in tasks}
     for level in COMPLEXITIES if complexity else ():
         groups[level] = [task for task in tasks if of_task[task][0].split == level]
+    if trained is not None:
+        groups[TRAINED] = [task for task in tasks if task in trained]
+        groups[HELD_OUT] = [task for task in tasks if task not in trained]
     groups[ALL] = tasks
     rows: dict[tuple[str, int], Row] = {}
     for number, (run_set, grid) in enumerate(zip(sets, values, strict=True)):
@@ -107,6 +123,9 @@ def summaries(
                 **head,
                 "task": name,
                 "set": run_set.label,
+                **({"trained": len(groups[TRAINED])} if name == ALL and trained is not None else {}),
+                **({"unscored": run_set.unscored} if name == ALL and run_set.unscored else {}),
+                **({"sd": _deviations({task: grid[task] for task in some})} if spread == "sd" else {}),
                 **settings,
                 **_facts([run for runs in of.values() for run in runs], sum(len(grid[task]) for task in group)),
                 "metric": metric,
@@ -151,10 +170,16 @@ def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
         "rollouts": len(runs),
         "missing": expected - len(runs),
         "revealed": sum(run.revealed for run in runs),
+        **_without_rows([run.reported for run in runs if run.reported is not None]),
         "reward_rule": common(run.reward_rule for run in runs),
         **_used([run.usage for run in runs]),
         **({"usage_by_role": costs} if costs else {}),
     }
+
+
+def _without_rows(reported: Sequence[bool]) -> Row:
+    """Rollouts of tasks of which no rows could be held out, and of these those with a score of their own."""
+    return {"no_validation": len(reported), "reported_scores": sum(reported)} if reported else {}
 
 
 def _used(usages: Sequence[Usage]) -> Row:
@@ -184,6 +209,16 @@ def mean_over_tasks(grid: Mapping[str, Sequence[Values | None]], name: str) -> f
     return mean([value for value in means if value is not None])
 
 
+def _repeats(grid: Grid, name: str) -> list[float]:
+    """The mean over tasks of each repeat."""
+    columns = zip(*grid.values(), strict=True)
+    return [value for column in columns if (value := mean(_numbers(column, name))) is not None]
+
+
+def _deviations(grid: Grid) -> dict[str, float | None]:
+    return {name: population_sd(_repeats(grid, name)) for name in QUANTITIES}
+
+
 def _estimates(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES) -> Row:
     """For each quantity the mean over tasks with its SEM over the repeats' means and its interval, by field name.
 
@@ -191,10 +226,8 @@ def _estimates(grid: Grid, confidence: float, names: Sequence[str] = QUANTITIES)
     then increase the error.
     """
     fields: Row = {}
-    columns = list(zip(*grid.values(), strict=True))
     for name in names:
-        centre = mean_over_tasks(grid, name)
-        repeats = [value for column in columns if (value := mean(_numbers(column, name))) is not None]
+        centre, repeats = mean_over_tasks(grid, name), _repeats(grid, name)
         if name in RATES:
             runs = effective_runs(len(_numbers(row, name)) for row in grid.values())
             interval = wilson_interval(centre, runs, confidence)
@@ -283,9 +316,10 @@ def _traces(runs: Runs) -> Row:
     over_time = []
     for share in SHARES:
         best: Grid = {
-            task: [{kind: life.best(kind, share) for kind in KINDS} for life in of] for task, of in both.items()
+            task: [{kind: life.best((kind,), share) for kind in KINDS} for life in of] for task, of in both.items()
         }
-        over_time.append({"share": share, **_centres(best, KINDS)})
+        whole: Grid = {task: [{"best": life.best(KINDS, share)} for life in of] for task, of in lives.items()}
+        over_time.append({"share": share, **_centres(best, KINDS), **_centres(whole, ("best",))})
     made = {task: [[each for _, each in life.submissions] for life in of] for task, of in lives.items()}
     by_submission = []
     for k in range(1, 1 + max(len(run) for of in made.values() for run in of)):
@@ -296,6 +330,7 @@ def _traces(runs: Runs) -> Row:
         several = sum(len(run) >= k for of in made.values() for run in of)
         by_submission.append({"submission": k, "runs": several, **_centres(grid, ("this", "best"))})
     counts = {"runs": sum(map(len, lives.values())), "with_both": sum(map(len, both.values()))}
+    counts["without_scores"] = sum(best_rank(run) is None for of in made.values() for run in of)
     return {"traces": {**counts, "over_time": over_time, "by_submission": by_submission}}
 
 

@@ -33,8 +33,15 @@ def each(rows: Sequence[Record], words: Callable[[Record], str]) -> str:
     return ", ".join(f"{words(row)} ({visible_line(row['set'])})" if len(rows) > 1 else words(row) for row in rows)
 
 
-def _mean(words: str, quantity: str, form: str) -> tuple[Column, Column]:
+def _mean(words: str, quantity: str, form: str, rows: Sequence[Record] = ()) -> tuple[Column, Column]:
+    """A mean and its spread: the standard error, or the deviation where the rows have it (--spread sd)."""
+    if _deviations(rows):
+        return (words, f"{quantity}_mean", form), ("± SD", lambda row: row["sd"][quantity], form)
     return (words, f"{quantity}_mean", form), ("± SEM", f"{quantity}_sem", form)
+
+
+def _deviations(rows: Sequence[Record]) -> bool:
+    return any("sd" in row for row in rows)
 
 
 def by_task(rows: Sequence[Record]) -> Table:
@@ -57,7 +64,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         ("> median", "above_median", ".0%"),
         ("b/s/g %", medals, ""),
         ("medal", "medal", ".0%"),
-        *_mean("reward", "reward", ".3f"),
+        *_mean("reward", "reward", ".3f", rows),
         ("score", "score_mean", ".4g"),
         (f"best@{rows[0]['k']}", "score_best_at_k", ".4g"),
         ("metric", metric, ""),
@@ -70,8 +77,8 @@ def leaderboards(rows: Sequence[Record]) -> Table:
     k = rows[0]["k"]
     columns: tuple[Column, ...] = (
         *TASK,
-        *_mean("human rank", "human_rank", ".3f"),
-        *_mean("normalised", "normalised", ".1f"),
+        *_mean("human rank", "human_rank", ".3f", rows),
+        *_mean("normalised", "normalised", ".1f", rows),
         (f"avg@{k}", "normalised_avg_at_k", ".1f"),
         (f"best@{k}", "normalised_best_at_k", ".1f"),
     )
@@ -81,14 +88,20 @@ def leaderboards(rows: Sequence[Record]) -> Table:
 
 def over_tasks(rows: Sequence[Record]) -> Table:
     """The mean over tasks, its SEM and its interval, by quantity and set."""
-    lines = []
+    lines, deviations = [], _deviations(rows)
     for name, words in OVERALL.items():
         field, form = name if name in RATES else f"{name}_mean", form_of(name)
         for row in (row for row in rows if row[field] is not None):
-            values = (number(row[field], form), number(row[f"{name}_sem"], form), interval(row[f"{name}_ci"], form))
+            spread = row["sd"][name] if deviations else row[f"{name}_sem"]
+            values = (number(row[field], form), number(spread, form), interval(row[f"{name}_ci"], form))
             lines.append([words, row["set"], *values])
     level = f"{100 * rows[0]['confidence']:.4g} % CI"
-    return Table(["over tasks", "set", "mean", "± SEM", level], lines, ("over tasks", "set"), "Means over tasks")
+    return Table(
+        ["over tasks", "set", "mean", "± SD" if deviations else "± SEM", level],
+        lines,
+        ("over tasks", "set"),
+        "Means over tasks",
+    )
 
 
 def searches(rows: Sequence[Record]) -> Table:
@@ -208,10 +221,23 @@ def notes(rows: Sequence[Record]) -> list[str]:
         revealed,
         f"reward ({_rule(rows, 'reward_rule')}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
         f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
-        "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
+        "± SD: standard deviation over repeats (ddof 0, --spread sd); a repeat is a seed and a sample"
+        if _deviations(rows)
+        else "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
         "CI: Wilson's over runs for shares, Student's t over repeats for all others",
         "all, over tasks: tasks have equal weight",
     ]
+    if "trained" in rows[0]:
+        lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, which all has, too; held out: the others")
+    if any("no_validation" in row for row in rows):
+        without = each(
+            rows,
+            lambda row: f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} chosen by a printed score",
+        )
+        lines.append(f"rollouts of which no rows could be held out: {without}")
+    if any("unscored" in row for row in rows):
+        unscored = each(rows, lambda row: str(row.get("unscored", 0)))
+        lines.append(f"runs that showed no score, whose first valid trace counts (--best-trace): {unscored}")
     if any(row["human_rank_rule"] is not None for row in rows):
         rule = _rule(rows, "human_rank_rule")
         lines += [
@@ -321,7 +347,11 @@ OVER_TURNS = Course(
 )  # fmt: skip
 BY_TRACE = Course(
     ("human rank by", "set"), "traces", "over_time", "share",
-    (("traces from memory", ".3f", {"": "memory"}), ("traces from scratch", ".3f", {"": "reset"})),
+    (
+        ("traces from memory", ".3f", {"": "memory"}),
+        ("traces from scratch", ".3f", {"": "reset"}),
+        ("all traces", ".3f", {"": "best"}),
+    ),
 )  # fmt: skip
 BY_SUBMISSION = Course(
     ("valid submission", "set"), "traces", "by_submission", "submission",
@@ -357,9 +387,11 @@ def _notes_over_traces(rows: Sequence[Record]) -> Iterator[str]:
         return f"{row['traces']['runs']} runs, {row['traces']['with_both']} with valid submissions of both kinds"
 
     yield each(rows, counts)
-    yield "above: best so far by share of a run's time (seconds of its turns); runs with valid submissions of both kinds"
+    yield "above: best so far by share of a run's time (seconds of its turns); of either kind in the runs that have both"
     yield "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
-    yield "best: by the score that the run showed (validation, or test with --reveal-test), else by human rank"
+    yield "best: by the score that the run knew (validation, test with --reveal-test, or reported by its programs)"
+    if any(row["traces"].get("without_scores") for row in rows):
+        yield f"left out of best: runs without such scores, {each(rows, lambda row: str(row['traces']['without_scores']))}"
     yield "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight"
 
 

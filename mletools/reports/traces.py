@@ -1,12 +1,13 @@
 """Traces of scaffold memory: MLE-RL's agent works in several traces until its time is up and submits its best one.
 
 A Trace has its start, its duration and the human ranks of its submissions; a Life those of a whole run, by start of the
-trace and by submission (MLE-RL's figure 4), ranks by mle-grade's rule. The best so far is the best by the score that
-the run showed its agent: of the validation, or of the test with --reveal-test. Not covered: the submitted turn of a
+trace and by submission (MLE-RL's figures 1, 4 and 5), ranks by mle-grade's rule. The best so far is the best by the score
+that the run knew: of the validation, of the test with --reveal-test, or the one that programs reported themselves. A run
+without such scores has no best so far. Not covered: the submitted turn of a
 trace (the scaffold's choice), the submitted trace of a run (reading), means over tasks (summary).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -40,12 +41,13 @@ class Trace(NamedTuple):
 
 
 def shown_score(rollout: Rollout, part: Rollout | TurnRecord) -> float | None:
-    """The score by which a run ranks its own work: of the validation, or of the test with --reveal-test.
+    """The score by which a run ranks its own work: of the validation, of the test with --reveal-test, or the one that its
+    program reported (where no rows could be held out).
 
-    `part` is the rollout or one of its turns. Higher is better, whatever the metric; None: no score was shown.
+    `part` is the rollout or one of its turns. Higher is better, whatever the metric; None: there is no such score.
     """
     verdict = part.get("grade") if rollout.get("reveal_test") else part.get("validation")
-    score = verdict.get("score") if verdict else None
+    score = verdict.get("score") if verdict else part.get("reported_score")
     if score is None:
         return None
     return -float(score) if rollout["grade"]["lower_is_better"] else float(score)
@@ -98,20 +100,23 @@ class Life:
         """The kinds of the traces with valid submissions."""
         return {kind for kind, _ in self.submissions}
 
-    def best(self, kind: str, share: float) -> float:
-        """The human rank of the best of traces of this kind within this share of the run's seconds; 0 if there is none."""
+    def best(self, kinds: Collection[str], share: float) -> float | None:
+        """The human rank of the best of traces of these kinds within this share of the run's seconds; see best_rank."""
+        if best_rank([each for _, each in self.submissions]) is None:
+            return None
         until = share * self.seconds * (1 + CLOSE)
-        return best_rank([each for of, each in self.submissions if of == kind and each.seconds <= until])
+        return best_rank([each for of, each in self.submissions if of in kinds and each.seconds <= until])
 
 
-def best_rank(submissions: Sequence[Submission]) -> float:
-    """The human rank of the submission with the best shown score, the first of equals; 0 if there is none.
+def best_rank(submissions: Sequence[Submission]) -> float | None:
+    """The human rank of the submission with the best shown score, the first of equals; 0 without submissions.
 
-    Without shown scores: the best human rank.
+    None where no score was shown: the best by the test is what no agent can choose.
     """
+    if not submissions:
+        return 0.0
     known = [each for each in submissions if each.shown is not None]
-    best = max(known, key=lambda each: each.shown or 0.0, default=None)
-    return best.rank if best else max((each.rank for each in submissions), default=0.0)
+    return max(known, key=lambda each: each.shown or 0.0).rank if known else None
 
 
 def life(traces: Iterable[Trace]) -> Life:

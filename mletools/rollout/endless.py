@@ -31,8 +31,9 @@ class Ahead:
     """How many rollouts may be begun that no published policy has learnt from: --max-staleness K.
 
     A step's worth for each update that a rollout may be old, and one: with 0, a step's rollouts are begun, and the next
-    when the policy that learnt from them is there. Rollouts that a filter drops reach no trainer, unless it marks them
-    (mle-filter --mark); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
+    when the policy that learnt from them is there. A rollout that is cut into n steps counts as one, each step as 1/n
+    (published.Demand). Rollouts that a filter drops, and such as have no step, reach no trainer, unless it marks them
+    (mle-filter --mark, also with --cut-steps); where a trainer starves for `patience` seconds while nothing is worked on here, it gets another group.
     What it holds of earlier runs counts as begun. A trainer that says after `since` (time.time()) that it has ended wants no
     more. pause: sleeps, and raises where there is nobody left to wait for. waited: seconds in which nothing might be begun
     and nothing was worked on here.

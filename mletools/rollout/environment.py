@@ -174,6 +174,9 @@ class TaskEnvironment:
             self.sent.update(reply.get("sampling") or {})
         return reply
 
+    def count_tokens(self, who: str, messages: list[Message]) -> int | None:
+        return self._resources.models[who].count_tokens(messages)
+
     def run(
         self,
         code: str,

@@ -11,6 +11,7 @@ from ..models.options import JudgeOptions
 from ..records.rollout import IdeaCategory, IdeaType, Message, Rollout, Usage
 from ..scaffolds import idea_types, ideas
 from ..scaffolds.interface import usage_of
+from ..scaffolds.messages import shortened
 from .metered_model import MeteredModel
 
 # An idea's type, the reasons, and what the question took; None: nobody was asked.
@@ -38,7 +39,7 @@ class ModelJudge:
     def __call__(self, rollout: Rollout, posed: idea_types.Posed) -> tuple[IdeaCategory | None, str, Usage | None]:
         content = prompts.render(
             "idea-type",
-            trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens),
+            trajectory=ideas.trajectory(posed.messages, self.options.trajectory_tokens, self._shorten),
             idea=ideas.as_text(posed.idea),
         )
         seed = derive_seed(self.seed, "idea-type", rollout["id"], posed.turn)
@@ -50,6 +51,14 @@ class ModelJudge:
         if reply["finish_reason"] == "length":
             return None, f"cut off after {self.options.max_tokens} tokens", usage
         return *idea_types.read_answer(reply["text"]), usage
+
+    def _shorten(self, text: str, tokens: int) -> str:
+        """The text, cut to `tokens` tokens of the model, estimated where its tokenizer is at a server."""
+
+        def count(cut: str) -> int | None:
+            return self.model.count_tokens([{"role": "user", "content": cut}])
+
+        return shortened(text, tokens, None if count("?") is None else lambda cut: count(cut) or 0)
 
 
 def by_words(rollout: Rollout, posed: idea_types.Posed) -> tuple[IdeaCategory | None, str, Usage | None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import OptionError, RecordError, ToolError
 from ..base.options import option
-from ..models import ContextExceeded, Model, Reply, Request
+from ..models import ContextExceeded, CountsTokens, Model, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
@@ -83,6 +83,10 @@ class MeteredModel:
         if version is not None:
             answer["policy_version"] = version
         return answer
+
+    def count_tokens(self, messages: list[Message]) -> int | None:
+        """See Environment.count_tokens."""
+        return self.model.count_tokens(cast(Any, messages)) if isinstance(self.model, CountsTokens) else None
 
     @property
     def _followed_version(self) -> int | None:

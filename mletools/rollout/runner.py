@@ -39,6 +39,7 @@ from .program_facts import Probe, ProgramFacts, Public, probe_interpreter, probe
 Result = tuple[list[Played], RecordError | None]
 BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
 NOT_ASKED = "requests for help too long for the ideator"
+NOT_IMPLEMENTED = "ideas too long for the implementer"
 _FIRST = 20  # answers that are looked at for a form that cannot be read
 _LINES, _COLUMNS = 8, 160  # of the answer that is shown then
 
@@ -375,7 +376,7 @@ class Runner:
         if first:
             self.run.say(
                 f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
-                "agents learn whether a submission is valid, but no score"
+                f"agents learn whether a submission is valid, but no score{self.scaffold.instead_of_scores(settings)}"
             )
         return replace(job, settings=settings)
 
@@ -394,6 +395,10 @@ class Runner:
         refused = [why for turn in rollout["turns"] if (why := (turn.get("help") or {}).get("refused"))]
         with self.counting:
             self.run.counts[rollout["stop_reason"]] += 1
+            if why := (rollout.get("implementer") or {}).get("refused"):
+                if not self.run.counts[NOT_IMPLEMENTED]:
+                    self.run.say(f"the implementer cannot be asked, so mle-grade gives no reward: {why}")
+                self.run.counts[NOT_IMPLEMENTED] += 1
             warning = self.unreadable.add(rollout)
             if warning is not None:
                 self.run.say(warning)
@@ -402,7 +407,7 @@ class Runner:
                 self.run.counts["fallbacks"] += sum(rollout["search"].get("fallbacks", {}).values())
             if refused:
                 if not self.run.counts[NOT_ASKED]:
-                    self.run.say(f"the ideator cannot be asked, so its answers count as none: {refused[0]}")
+                    self.run.say(f"the ideator cannot be asked, and the agent is told so: {refused[0]}")
                 self.run.counts[NOT_ASKED] += len(refused)
 
 

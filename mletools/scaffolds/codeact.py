@@ -6,6 +6,7 @@ every request. Not covered: ideas implemented by another model (idea), the sessi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from .. import prompts
@@ -151,8 +152,12 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
     if ideator in ideas.FIXED:
         answer, idea = ideas.FIXED[ideator], None
     else:
-        messages = ideas.question(episode.messages, query, episode.settings.trajectory_tokens)
-        reply = episode.consult("ideator", "ideator", messages)
+        shorten, tokens = partial(episode.shorten, "ideator"), episode.settings.trajectory_tokens
+        for share in ideas.SHARES:
+            messages = ideas.question(episode.messages, query, int(tokens * share), shorten)
+            reply = episode.consult("ideator", "ideator", messages)
+            if "refused" not in reply:
+                break
         if "refused" in reply:
             idea, entry = None, {"said": "", "refused": reply["refused"]}
         else:
@@ -160,7 +165,7 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
             # An answer that is cut off or in another format helps nobody, and is no fault of the implementer.
             idea, _ = ideas.idea_and_format(reply["text"], reply["finish_reason"])
             entry = {"said": reply["text"]}
-        answer = ideas.as_text(idea) if idea else ideas.FIXED["null"]
+        answer = ideas.as_text(idea) if idea else ideas.UNANSWERED if "refused" in entry else ideas.FIXED["null"]
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
     return escaped(answer)
 

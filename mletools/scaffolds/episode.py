@@ -6,6 +6,7 @@ is handed in, the record. Not covered: what is said and which actions there are 
 graders, which stand behind a Environment.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
@@ -36,12 +37,24 @@ from .interface import (
     UsageSum,
     usage_of,
 )
-from .messages import CHARACTERS_A_TOKEN, score_message, tokens_of, visible
+from .messages import (
+    CHARACTERS_A_TOKEN,
+    characters_a_token,
+    characters_of,
+    score_message,
+    shortened,
+    tokens_of,
+    visible,
+)
 from .reading import Action, Fault, Tool, as_functions, sendable
 
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 
+LEAST_CHARACTERS = 2.0  # a token, where nobody has counted: code and tables have 2.3 to 3.2
+MARGIN = 0.9  # of another model's characters a token
 # Shell commands that may change files; others only look.
+# The line in which a program reports its own validation score, where no rows could be held out.
+_REPORTED = re.compile(r"^\s*validation score\s*[:=]\s*(\S+)\s*$", re.IGNORECASE | re.MULTILINE)
 _WRITES = re.compile(r"(?<![0-9&<])>|\b(?:tee|cp|mv|rm|python3?|pip|patch|unzip|tar)\b|\bsed\b.*\s-i")
 NOTHING_RAN: Execution = {
     "by": "mle-rollout",
@@ -104,10 +117,12 @@ class Episode(Generic[S]):
         self._held: list[int] = []  # the places of the messages that the policy saw last, and of its answer
         self._seen: list[int] | None = None  # the tokens of those
         self._cells: list[tuple[str, str]] = []
+        self._characters: dict[str, float] = {}  # by model, the fewest of a token in a question
         self._box: SessionFacts | None = None
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
         # the turns, by their messages, whose scores the policy was shown; -1: the start's
         self.scores_shown: set[int] = set()
+        self.own_scores = False  # programs report scores themselves, by which solutions are chosen
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -118,8 +133,7 @@ class Episode(Generic[S]):
         most = self.settings.max_answer_tokens
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
-        goes_on = shown[: len(self._held)] == self._held
-        sent = [_wire(self.messages[place], goes_on) for place in shown]
+        sent = self._sent(shown)
         functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
         reply = self.consult("policy", self.job.scaffold, sent, functions, most)
         if "refused" in reply:
@@ -161,7 +175,34 @@ class Episode(Generic[S]):
         """A model's reply to messages; see Environment.ask. Nothing is kept of it here."""
         most = most or self.settings.max_answer_tokens
         seed = derive_seed(self.job.seed, who, len(self.turns))
-        return self._environment.ask(who, role, messages, seed, tools, most)
+        reply = self._environment.ask(who, role, messages, seed, tools, most)
+        if "refused" not in reply and reply["prompt_tokens"]:
+            characters = sum(map(characters_of, messages)) / reply["prompt_tokens"]
+            self._characters[who] = min(characters, self._characters.get(who, characters))
+        return reply
+
+    def shorten(self, who: str, text: str, tokens: int) -> str:
+        """The text, cut to `tokens` tokens of the model `who`; see messages.shortened.
+
+        They are counted by its tokenizer, where that is in this process. Else a token is as many characters as one of its
+        questions in this episode had at least, by its server's counts; before the first, a tenth less than one of the
+        policy's (of the state's, where the episode begins from one); where nobody has counted, LEAST_CHARACTERS.
+        """
+
+        def count(cut: str) -> int | None:
+            return self._environment.count_tokens(who, [{"role": "user", "content": cut}])
+
+        if count("?") is not None:
+            return shortened(text, tokens, lambda cut: count(cut) or 0)
+        start = self.job.record if self.job.record is not None and self.job.record["kind"] == "rollout" else None
+        of_state = characters_a_token(start["messages"], start["turns"]) if start else None
+        others = self._characters.get("policy", of_state or LEAST_CHARACTERS / MARGIN) * MARGIN
+        return shortened(text, tokens, None, self._characters.get(who, others))
+
+    def _sent(self, places: Sequence[int]) -> list[Message]:
+        """The messages at these places as they are sent."""
+        goes_on = list(places[: len(self._held)]) == self._held
+        return [_wire(self.messages[place], goes_on) for place in places]
 
     def begin_anew(self, question: str) -> None:
         """Ask as if nothing had been said before: the messages stay in the record, the policy sees them no more."""
@@ -169,13 +210,19 @@ class Episode(Generic[S]):
         self.messages.append({"role": "user", "content": question})
 
     def _shown(self) -> list[int]:
-        """The places of the messages that the policy sees. Ended: they are too many, and none is to be dropped."""
+        """The places of the messages that the policy sees. Ended: they are too many, and none is to be dropped.
+
+        Tokens are the tokenizer's, where that is in this process and none is dropped, else an estimate (tokens_of).
+        """
         bounds, begin = self.settings, self._from
         messages = self.messages[begin:]
         if bounds.when_full == "end":
-            if bounds.context_tokens is not None and sum(map(tokens_of, messages)) > bounds.context_tokens:
-                raise Ended("context")
-            return list(range(begin, len(self.messages)))
+            places = list(range(begin, len(self.messages)))
+            if bounds.context_tokens is not None:
+                counted = self._environment.count_tokens("policy", self._sent(places))
+                if (sum(map(tokens_of, messages)) if counted is None else counted) > bounds.context_tokens:
+                    raise Ended("context")
+            return places
         failed = [place - begin for place in self._failed if place >= begin]
         return [begin + place for place in visible(messages, failed, bounds.context_tokens)]
 
@@ -273,6 +320,8 @@ class Episode(Generic[S]):
         if outcome.get("grade") is not None:
             turn["grade"] = outcome["grade"]
         turn["code"] = code
+        if self.own_scores and judged and (reported := reported_score(outcome["execution"])) is not None:
+            turn["reported_score"] = reported
         self._count(outcome["execution"])
         if outcome["execution"]["submission"] is not None and judged:
             self._hand_in()
@@ -342,8 +391,13 @@ class Episode(Generic[S]):
         verdict = turn.get("grade") if self.settings.reveal_test else turn.get("validation")
         return verdict.get("score") if verdict else None
 
+    def known_score(self, turn: Turn) -> float | None:
+        """The score by which solutions are chosen: shown_score, or where no rows are held out the reported one."""
+        shown = self.shown_score(turn)
+        return turn.get("reported_score") if shown is None and _is_valid(turn) else shown
+
     def _better(self, turn: Turn, than: Turn) -> bool:
-        new, old = (self.shown_score(each) for each in (turn, than))
+        new, old = self.known_score(turn), self.known_score(than)
         if new is None or old is None:
             return old is None and _is_valid(turn)
         return new < old if self.job.task["metric"]["lower_is_better"] else new > old
@@ -388,6 +442,8 @@ class Episode(Generic[S]):
             rollout["format_rate"] = sum(self.well_formed) / len(self.well_formed)
         if self.settings.reveal_test:
             rollout["reveal_test"] = True
+        if turn is not None and "reported_score" in turn and _is_valid(turn):
+            rollout["reported_score"] = turn["reported_score"]
         rollout["execution"] = execution
         return rollout
 
@@ -469,6 +525,17 @@ def _in_python(command: str) -> str:
     fits = "'''" not in command and not command.endswith(("\\", "'"))
     text = f"r'''{command}'''" if fits else repr(command)
     return f'import subprocess\n\nsubprocess.run(["bash", "-c", {text}], check=False)'
+
+
+def reported_score(execution: Execution) -> float | None:
+    """The score in the last line `validation score: X` that a program printed; None: there is none, or it is not finite."""
+    output = execution["stdout"]
+    reports = _REPORTED.findall(f"{output['head']}\n{output['tail']}")
+    try:
+        score = float(reports[-1])
+    except (IndexError, ValueError):
+        return None
+    return score if math.isfinite(score) else None
 
 
 def execution_of(turns: Sequence[Turn], submission_turn: Turn | None, box: Mapping[str, object]) -> Execution:

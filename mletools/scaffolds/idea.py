@@ -2,11 +2,13 @@
 
 MLE-Ideator, section 3.2: the rollouts that train an ideator. The record's messages are the ideator's; its code is the
 implementer's, executed here, and mle-grade --reward improvement compares its score with the state's (+1, 0, -1).
-Covered: the ideator's format, an implementer that fails. Not covered: the rewards; more steps.
+An idea in another form is not implemented: its reward is known. Covered: the ideator's format, an implementer that fails.
+Not covered: the rewards; more steps.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from .. import prompts
@@ -57,22 +59,31 @@ class Idea(Scaffold[IdeaSettings]):
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("not a state: use the output of mle-rollout --scaffold codeact --write-states")
-        question = ideas.question(job.record["messages"], start.get("query"), job.settings.trajectory_tokens)
-        episode = Episode(job, environment, question)
+        messages, query, tokens = job.record["messages"], start.get("query"), job.settings.trajectory_tokens
         idea, implemented = None, None
         reason: StopReason = "format"
-        try:
-            reply = episode.ask()
-            idea, form = ideas.idea_and_format(reply["text"], reply["finish_reason"])
-            episode.turn["action"] = "idea"
-            episode.note_format(form)
-            if idea is None:
-                episode.turn["problem"] = "length" if reply["finish_reason"] == "length" else "malformed"
-        except Ended as ended:
-            reason = ended.reason
-        if idea is not None:
+        for share in ideas.SHARES:
+            episode = Episode(job, environment, ())
+            shorten = partial(episode.shorten, "policy")
+            episode.messages = ideas.question(messages, query, int(tokens * share), shorten)
+            try:
+                reply = episode.ask()
+            except Ended as ended:
+                reason = ended.reason
+                if reason == "context":
+                    continue
+            else:
+                reason = "format"
+                idea, form = ideas.idea_and_format(reply["text"], reply["finish_reason"])
+                episode.turn["action"] = "idea"
+                episode.note_format(form)
+                if idea is None:
+                    episode.turn["problem"] = "length" if reply["finish_reason"] == "length" else "malformed"
+            break
+        # an idea in another form earns -1 whatever comes of it (eq. 1)
+        if idea is not None and episode.well_formed[-1]:
             implemented = _implement(episode, environment, idea, start)
-            reason = "finished" if episode.well_formed[-1] else "format"
+            reason = "finished"
         yield episode.record(reason, state=start, idea=idea, implementer=implemented)
 
 

@@ -4,7 +4,7 @@ MLE-Ideator, section 3.1 and appendix D. Covered: the query, the trajectory as t
 items of an idea. Not covered: asking for an idea (codeact), implementing it (idea).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import prompts
 from ..records.rollout import Message, TurnFormat
@@ -29,6 +29,10 @@ FIXED = {
     "null": "I have no suggestions for improving the solution. Please proceed using your best judgment.",
     "vague": "Keep improving the performance of your solution.",
 }
+UNANSWERED = "Nobody can answer: your work so far is too long for the colleague to read. Go on by yourself."
+# Shares of the trajectory's tokens that are tried in turn, where an ideator's context is shorter than was thought.
+SHARES = (1, 0.75, 0.5, 0.25)
+Shorten = Callable[[str, int], str]
 ROLES = {"assistant": "Agent", "system": "Instructions"}
 
 
@@ -50,20 +54,25 @@ def as_text(parts: Mapping[str, str]) -> str:
     return "\n\n".join(f"{name.upper()}:\n{text}" for name, text in parts.items())
 
 
-def trajectory(messages: Sequence[Message], tokens: int) -> str:
-    """The messages as one text of at most about `tokens` tokens: the beginning, which has the task, and the end."""
+def trajectory(messages: Sequence[Message], tokens: int, shorten: Shorten = shortened) -> str:
+    """The messages as one text of at most `tokens` tokens: the beginning, which has the task, and the end.
+
+    shorten(text, tokens): as the tokens are counted.
+    """
     parts = []
     for message in messages:
         calls = [call["function"] for call in message.get("tool_calls", ())]
         lines = [message["content"], *(f"{call['name']}({call['arguments']})" for call in calls)]
         parts.append(f"## {ROLES.get(message['role'], 'Observation')}\n\n" + escaped("\n".join(lines)).strip())
-    return shortened("\n\n".join(parts), tokens)
+    return shorten("\n\n".join(parts), tokens)
 
 
-def question(messages: Sequence[Message], query: Mapping[str, str] | None, tokens: int) -> list[Message]:
-    """The messages for an ideator, from the agent's messages so far and its query."""
+def question(
+    messages: Sequence[Message], query: Mapping[str, str] | None, tokens: int, shorten: Shorten = shortened
+) -> list[Message]:
+    """The messages for an ideator, from the agent's messages so far, of which it sees `tokens` tokens, and its query."""
     request = (
         f"# What the agent asks\n\n{escaped(as_text(query))}" if query else "The agent has asked nothing in particular."
     )
-    content = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens))
+    content = prompts.render("ideator", query=request, trajectory=trajectory(messages, tokens, shorten))
     return [{"role": "user", "content": content}]

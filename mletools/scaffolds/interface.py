@@ -123,6 +123,9 @@ class Environment(Protocol):
     ) -> Reply | Refusal:
         """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
 
+    def count_tokens(self, who: str, messages: list[Message]) -> int | None:
+        """How many tokens the messages are as a prompt of model `who`, by its tokenizer; None: that is at a server."""
+
     def run(
         self,
         code: str,
@@ -387,6 +390,10 @@ class Scaffold(ABC, Generic[S]):
     def without_validation(self, settings: S) -> S:
         """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
         return replace(settings, validation=0.0)
+
+    def instead_of_scores(self, settings: S) -> str:
+        """What is said, after "no score", of how solutions are chosen where no rows can be held out; "" for nothing."""
+        return ""
 
     def needs(self, settings: S) -> Needs:
         """What a run with these settings is to provide."""

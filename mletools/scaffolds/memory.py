@@ -1,7 +1,8 @@
 """Scaffold `memory`: a series of traces, each from scratch or from one of the best solutions so far (MLE-RL, section 4).
 
 Covered: the actions request_info, validate_code and execute_code as tags or tool calls, traces that end by turns or by a
-full context, their shared pool, marks of reset and memory traces. Not covered: steps cut out of traces, and which of them
+full context, their shared pool, marks of reset and memory traces, scores that programs report themselves where no rows can be
+held out. Not covered: steps cut out of traces, and which of them
 to train on (filters).
 """
 
@@ -15,7 +16,7 @@ from .. import prompts
 from ..base.errors import ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.options import option
-from ..records.rollout import Rollout, StopReason
+from ..records.rollout import Rollout, StartState, StopReason
 from . import messages
 from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Scaffold, Settings
@@ -78,6 +79,13 @@ TOOLS = (
 HOW = (
     f"Take exactly one action per message: {', '.join(f'<{tool.name}>' for tool in TOOLS)}. Stop after its closing tag."
 )
+# what an agent is asked where no rows can be held out: the pool has nothing else to choose by
+OWN_SCORES = (
+    "No rows are held out of this task, and no score is told. Hold some of the training rows out yourself. Each program that "
+    "you submit should end by printing its score on them, by the task's metric, in a line such as\n\n"
+    "validation score: 0.123\n\n"
+    "Of your submissions the one with the best such score counts, and later work begins from the best ones."
+)
 OUTPUT = 2000  # characters of an earlier solution's output in a memory trace's question
 
 
@@ -93,6 +101,9 @@ class Memory(Scaffold[MemorySettings]):
         if not shows_scores and settings.memory_by == "validation":
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
+
+    def instead_of_scores(self, settings: MemorySettings) -> str:
+        return "; the memory goes by the validation scores that programs print" if _own_scores(settings) else ""
 
     def needs(self, settings: MemorySettings) -> Needs:
         if settings.max_traces is not None:
@@ -140,9 +151,13 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ro
         until=_until(settings.max_submissions),
     )
     question = task_prompt("task", job, environment)
+    own_scores = _own_scores(settings)
+    if own_scores:
+        question += "\n\n" + OWN_SCORES
     if start is not None:
         question += "\n\n" + _earlier_solution(start, settings)
     episode = Episode(job, environment, opening(system, question))
+    episode.own_scores = own_scores
     if start is not None and _shown_at_start(start, settings) is not None:
         episode.scores_shown.add(-1)
     try:
@@ -151,17 +166,21 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ro
         reason = ended.reason
     if start is None:
         return episode.record(reason, trace="reset")
-    return episode.record(
-        reason,
-        trace="memory",
-        state={
-            "score": start.test,
-            "validation": start.validation,
-            "code": start.code,
-            "rollout": start.trace,
-            "turn": start.step,
-        },
-    )
+    state: StartState = {
+        "score": start.test,
+        "validation": start.validation,
+        "code": start.code,
+        "rollout": start.trace,
+        "turn": start.step,
+    }
+    if own_scores:
+        state["reported_score"] = start.score
+    return episode.record(reason, trace="memory", state=state)
+
+
+def _own_scores(settings: MemorySettings) -> bool:
+    """Whether the pool is ranked by validation, and no rows are held out: then programs report scores themselves."""
+    return settings.memory_by == "validation" and settings.validation == 0 and not settings.reveal_test
 
 
 def _until(submissions: int | None) -> str:
@@ -190,9 +209,11 @@ def _shown_at_start(start: Entry, settings: Settings) -> float | None:
     return settings.shown_at_start(start.test if settings.reveal_test else start.validation)
 
 
-def _earlier_solution(start: Entry, settings: Settings) -> str:
+def _earlier_solution(start: Entry, settings: MemorySettings) -> str:
     shown, rows = _shown_at_start(start, settings), "test" if settings.reveal_test else "validation"
     standing = "its score is not told." if shown is None else f"its score on the {rows} rows was {shown:g}."
+    if _own_scores(settings):
+        standing = f"its own validation score was {start.score:g}."
     output = f"What it printed:\n\n{fenced(start.output)}" if start.output else "It printed nothing."
     code = fenced(start.code.strip(), "python")
     return prompts.render("memory-start", standing=standing, code=code, output=output)
@@ -231,7 +252,8 @@ def _push(episode: Episode[MemorySettings], pool: Pool) -> None:
     turn, settings, job = episode.turn, episode.settings, episode.job
     grade, feedback, code = turn["grade"], turn["validation"], turn["code"]
     test, validation = grade.get("score") if grade else None, feedback["score"] if feedback else None
-    score = test if settings.reveal_test or settings.memory_by == "test" else validation
+    by_test = settings.reveal_test or settings.memory_by == "test"
+    score = test if by_test else episode.known_score(turn)
     if score is None or code is None:
         return
     task, step = job.task["id"], len(episode.turns) - 1

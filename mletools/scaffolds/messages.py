@@ -6,7 +6,7 @@ test scores only where revealed; SandMLE's rule for a long conversation. Not cov
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .. import prompts
@@ -264,10 +264,27 @@ CHARACTERS_A_TOKEN = 4
 KEPT_AT_EACH_END = 2
 
 
+def characters_of(message: Message) -> int:
+    """Characters of a message, the arguments of its calls included."""
+    return len(message["content"]) + sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
+
+
 def tokens_of(message: Message) -> int:
     """Tokens of a message, estimated at 4 characters each where nobody has counted."""
-    calls = "".join(call["function"]["arguments"] for call in message.get("tool_calls", ()))
-    return (len(message["content"]) + len(calls)) // CHARACTERS_A_TOKEN + 1
+    return characters_of(message) // CHARACTERS_A_TOKEN + 1
+
+
+def characters_a_token(messages: Sequence[Message], turns: Sequence[Turn]) -> float | None:
+    """How many characters a token had in the questions that the turns answer, by what their server counted; the fewest.
+
+    None: nobody has counted, or some messages were not sent.
+    """
+    if any("dropped" in turn or "message" not in turn for turn in turns):
+        return None
+    sizes = [(sum(map(characters_of, messages[: turn["message"]])), turn.get("usage")) for turn in turns]
+    return min(
+        (size / usage["prompt_tokens"] for size, usage in sizes if usage and usage["prompt_tokens"]), default=None
+    )
 
 
 def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None) -> list[int]:
@@ -300,9 +317,24 @@ def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None
     return places[:KEPT_AT_EACH_END] + places[end:]
 
 
-def shortened(text: str, tokens: int) -> str:
-    """The text, or its beginning and its end with a note between them, of about `tokens` tokens."""
-    most = tokens * CHARACTERS_A_TOKEN
+def shortened(
+    text: str, tokens: int, count: Callable[[str], int] | None = None, a_token: float = CHARACTERS_A_TOKEN
+) -> str:
+    """The text, or its beginning and its end with a note between them, of at most `tokens` tokens as `count` has them.
+
+    Without `count` a token is `a_token` characters, and the note is not counted.
+    """
+    if count is None:
+        return _ends_of(text, int(tokens * a_token))
+    most, cut = len(text), text
+    while most and (counted := count(cut)) > tokens:
+        most = int(most * min(tokens / counted, 0.99))
+        cut = _ends_of(text, most)
+    return cut
+
+
+def _ends_of(text: str, most: int) -> str:
+    """The text, or `most` characters of its beginning and its end, with a note between them."""
     if len(text) <= most:
         return text
     head = most // 4

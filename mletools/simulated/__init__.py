@@ -22,6 +22,7 @@ It has no tokens: the counts of a reply are an estimate, characters / 4 rounded 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..base.errors import RecordError, ToolError
 from ..models import Reply, Request
@@ -60,6 +61,10 @@ class ScriptedModel:
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One answer per request. RecordError for a task without program in the bank and without sample submission."""
         return [_counted(request, self._reply(request)) for request in requests]
+
+    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+        """The same estimate of a prompt."""
+        return _tokens([message["content"] for message in messages])
 
     def close(self) -> None:
         """Nothing to close."""

@@ -44,7 +44,7 @@ PRESETS: dict[str, dict[str, Setting]] = {
     # App. A.2 and B.2; the clip range and the rate are not given there
     "mle-ideator": {
         "algorithm": "grpo", "groups_per_step": 16, "lora_rank": 32, "epochs": 1, "beta": 0.0, "save_steps": 10,
-        "mismatch": "clip",
+        "mismatch": "clip", "equal_groups": True,
     },
     # Section 5.1; the reward has its running mean taken off by mle-filter. No correction is mentioned.
     "mle-rl": {

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from .advantages import advantages, has_reward_spread
 from .durations import arrival_weights, duration_weights
-from .samples import Sample
+from .samples import Sample, exceeds
 from .steps import OptimiserStep, Row, StepRecipe
 
 LARGEST_REWARD = 1e6  # one that is larger, or no number, would end the training of all others
@@ -62,9 +62,10 @@ class GroupBuffer:
         epochs: int = 1,
         stream: bool = False,
         version: Callable[[], int] = lambda: 0,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.recipe, self.passes, self.dropped = recipe, passes, dropped
-        self.epochs, self.stream, self.version = epochs, stream, version
+        self.epochs, self.stream, self.version, self.say = epochs, stream, version, say
         self.ended = False
         self._groups: dict[str, _Group] = {}
         self._ready: list[str] = []  # groups whose turn has come
@@ -109,6 +110,8 @@ class GroupBuffer:
         if sample.arrived is not None:
             group.arrived = max(group.arrived or 0, sample.arrived)
         reason = self._refused(sample)
+        if reason == "too_long" and not self.dropped[reason]:
+            self.say(exceeds(sample, self.recipe.context))
         if reason:
             self.dropped[reason] += 1
         if sample.reward is not None and reason in (None, "trained", "no_loss", "too_long"):
@@ -176,7 +179,10 @@ class GroupBuffer:
         return self._step(usable[:count])
 
     def _useless(self, group: _Group) -> bool:
-        return self.recipe.within_groups and not has_reward_spread(list(group.rewards.values()))
+        rewards = list(group.rewards.values())
+        if not self.recipe.within_groups or has_reward_spread(rewards):
+            return False
+        return len(rewards) < 2 or not self.recipe.equal_groups
 
     def _leave(self, name: str, samples: Sequence[Sample]) -> None:
         """Count rollouts whose group has no reward spread, and let them go."""
@@ -214,7 +220,9 @@ class GroupBuffer:
         weight_of = self._weights(groups, lost)
         rows = []
         for name, members in groups.items():
-            for sample, advantage in zip(members, group_advantages[name] or [], strict=True):
+            # without a spread, where such groups count (equal_groups): nothing is to be learnt from one, and it is divided by
+            equal = [0.0] * len(members)
+            for sample, advantage in zip(members, group_advantages[name] or equal, strict=True):
                 rows += self._rows(sample, advantage * weight_of.get(sample.id, 1.0))
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)
@@ -256,7 +264,12 @@ class GroupBuffer:
 
 
 def held_steps(
-    samples: Sequence[Sample], recipe: StepRecipe, passes: dict[str, int], epochs: int, dropped: Counter[str]
+    samples: Sequence[Sample],
+    recipe: StepRecipe,
+    passes: dict[str, int],
+    epochs: int,
+    dropped: Counter[str],
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[OptimiserStep]:
     """The steps of `epochs` passes over an input that is there as a whole; `dropped` counts what is left out.
 
@@ -265,7 +278,7 @@ def held_steps(
     steps: list[OptimiserStep] = []
     for past in range(epochs):
         left_out = dropped if past == 0 else Counter[str]()
-        pool = GroupBuffer(recipe, passes, left_out, epochs=past + 1)
+        pool = GroupBuffer(recipe, passes, left_out, epochs=past + 1, say=say if past == 0 else lambda text: None)
         for sample in samples:
             pool.add(sample)
         pool.end()

@@ -5,6 +5,7 @@ it comes (stream.py). Not covered: the loss itself (TRL's, reached through recor
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -30,8 +31,9 @@ from .recorded_trainer import (
     recorded_trainer,
 )
 from .runs import TrainingRun
-from .samples import TEMPLATE, Sample, sample_of, shared_temperature
+from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
 from .session import Facts, drive
+from .step_loader import leads
 from .steps import OptimiserStep, StepRecipe
 from .stream import Arrivals, Spool
 
@@ -57,7 +59,8 @@ class GrpoRun(TrainingRun):
         self, model: str, out: Path, options: GrpoOptions, resume: bool = False, publisher: Publisher | None = None
     ) -> None:
         self.algorithm = options.algorithm
-        self.publisher, self.trained = publisher, 0
+        self.publisher = publisher
+        self.trained: float = 0  # rollouts
         super().__init__(model, out, options, resume)
         self.options: GrpoOptions = options
         self.rewards: list[float] = []
@@ -95,7 +98,7 @@ class GrpoRun(TrainingRun):
         """
         samples = [item if isinstance(item, Sample) else self.sample(item) for item in rollouts]
         self.rewards = [sample.reward for sample in samples if sample.reward is not None]
-        steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped)
+        steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped, self._tell)
         if steps or processes() > 1:
             used = [sample for step in steps for sample in step.samples]
             yield from self._drive(iter(steps), shared_temperature(used, self.options.temperature), len(steps))
@@ -105,7 +108,14 @@ class GrpoRun(TrainingRun):
 
         Where no temperature is given they were sampled at 1: the first is not waited for.
         """
-        pool = GroupBuffer(self.recipe, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
+        pool = GroupBuffer(
+            self.recipe,
+            self.passes,
+            self.dropped,
+            stream=True,
+            version=lambda: self.policy_version,
+            say=self._tell,
+        )
         self.spool = Spool(self.out, self.step, self.resumed_from)
         if self.publisher is not None:
             self.publisher.held = self.spool.kept()
@@ -121,14 +131,28 @@ class GrpoRun(TrainingRun):
 
         yield from self._drive(steps(), temperature, None)
 
+    def _tell(self, text: str) -> None:
+        """Say it, in the first of several processes."""
+        if leads():
+            self.say(text)
+
     @property
-    def refused(self) -> int:
+    def refused(self) -> float:
         """Rollouts of a stream that came and will never be trained on."""
         arrivals = self._arrivals
-        return 0 if arrivals is None else arrivals.total - len(arrivals.pool.waiting) - self.trained
+        return 0 if arrivals is None else arrivals.total - rollouts_in(arrivals.pool.waiting) - self.trained
+
+    @property
+    def _rollouts_a_step(self) -> int | None:
+        """The rollouts that --batch samples are at most: where a rollout is cut into several steps, fewer than these."""
+        arrivals, batch = self._arrivals, self.options.batch
+        if batch is None or arrivals is None or not arrivals.usable:
+            return batch
+        return math.ceil(batch * min(1, arrivals.total / arrivals.usable))
 
     def _starving(self, yes: bool) -> None:
         if self.publisher is not None:
+            self.publisher.rollouts = self._rollouts_a_step
             self.publisher.starving(yes, self.refused)
 
     def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[StepResult]:
@@ -235,7 +259,7 @@ class GrpoRun(TrainingRun):
         known = [self.policy_version - 1 - v for v in versions if isinstance(v, int) and v < self.policy_version]
         seconds = [sample.duration_s for sample in step.samples]
         arrivals = self._arrivals.statistics() if self._arrivals is not None else {}
-        self.trained += len(step.samples)
+        self.trained += rollouts_in(step.samples)
         if self.options.mismatch == "off" and max(known, default=0) > 0 and not self._told_stale:
             self._told_stale = True
             self.say(
@@ -299,4 +323,5 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         duration_clip=options.duration_clip,
         max_staleness=options.max_staleness,
         context=context,
+        equal_groups=options.equal_groups,
     )

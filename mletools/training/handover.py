@@ -25,7 +25,7 @@ from .grpo import GrpoRun, recipe_of
 from .options import PRIME_RL, GrpoOptions
 from .prime_rl import ROLLOUTS, MicroBatch, TrainerFolder, WeightsGone, pack
 from .publish import Publisher
-from .samples import TEMPLATE, Sample, sample_of, shared_temperature
+from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
 from .steps import OptimiserStep, StepRecipe
 
 POLL = 0.5  # seconds between two looks at the trainer's folder
@@ -122,7 +122,7 @@ class HandoverRun(GrpoRun):
         assert engine.engine_dir is not None
         self.engine, self.trainer = engine, TrainerFolder(Path(engine.engine_dir))
         self.pause = pause
-        self._rollouts: dict[int, int] = {}  # by step, since this process began
+        self._rollouts: dict[int, float] = {}  # by step, since this process began
         self._waited = 0.0
         self._looked = 0.0
 
@@ -180,7 +180,7 @@ class HandoverRun(GrpoRun):
         duration, published = time.monotonic() - begun, self.trainer.published()
         before = self.policy_version - self.step
         self.count_step(duration)
-        self._rollouts[self.step] = len(step.samples)
+        self._rollouts[self.step] = rollouts_in(step.samples)
         fields = {
             "algorithm": self.algorithm,
             "engine": PRIME_RL,

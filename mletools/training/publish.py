@@ -18,6 +18,7 @@ from . import checkpoints, servers
 from .options import GrpoOptions
 
 PREFIX = "policy"
+DIGITS = 6  # of rollouts, of which steps are shares
 KEEP = 3  # versions: a sampler may still be loading the one before
 
 
@@ -37,17 +38,17 @@ class Publisher:
     groups: int
     run: str = ""
     version: int = -1
-    held: int = 0
+    held: float = 0
     began: float = field(default_factory=time.time)
-    _trained: int = 0
-    _said: tuple[int, bool] | None = None
+    _trained: float = 0
+    _said: tuple[float, bool] | None = None
     _ended: bool = False
 
     def due(self, version: int) -> bool:
         return self.version < 0 or version - self.version >= self.steps
 
     def publish(
-        self, version: int, write: Callable[[Path], None], trained: int = 0, refused: int = 0, first: bool = True
+        self, version: int, write: Callable[[Path], None], trained: float = 0, refused: float = 0, first: bool = True
     ) -> None:
         """Make `version` the newest: write(folder) fills in weights and tokenizer.
 
@@ -71,12 +72,12 @@ class Publisher:
         checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX, before_latest=self._serve)
         self._say(refused, False)
 
-    def starving(self, yes: bool, refused: int) -> None:
+    def starving(self, yes: bool, refused: float) -> None:
         """Tell the samplers whether the trainer waits for rollouts, and how many it has refused."""
         if self.version >= 0 and self._said != (refused, yes):
             self._say(refused, yes)
 
-    def end(self, refused: int) -> None:
+    def end(self, refused: float) -> None:
         """Tell the samplers that no policy will come any more."""
         self._ended = True
         self._say(refused, False)
@@ -85,9 +86,9 @@ class Publisher:
         if self.urls:
             servers.load_all(self.urls, self.name, folder)
 
-    def _say(self, refused: int, starving: bool) -> None:
+    def _say(self, refused: float, starving: bool) -> None:
         self._said = (refused, starving)
-        used = self._trained + refused
+        used = round(self._trained + refused, DIGITS)
         held = max(0, self.held - used)
         published.say_wanted(
             self.folder,

@@ -56,7 +56,8 @@ class Sample:
     members: how many rollouts of its group are to come here. arrived: how many had come where the group was last looked
     at, None where nobody has said. duration_s: seconds that the actions took, all turns together. troubles: of
     TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the
-    ids are those that were sampled, or the text's, tokenised again.
+    ids are those that were sampled, or the text's, tokenised again. share: of a rollout that it is; less than 1 for a
+    step that mle-filter --cut-steps cut out of one.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Sample:
     troubles: tuple[str, ...] = ()
     tokens: str = RECORDED
     sampler_waited_s: float | None = None
+    share: float = 1
 
     @property
     def loss_tokens(self) -> int:
@@ -137,7 +139,21 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
         troubles=_troubles(record),
         tokens=tokens,
         sampler_waited_s=policy.get("waited_s"),
+        share=1 / record["cut"].get("steps", 1) if "cut" in record else 1,
     )
+
+
+def exceeds(sample: Sample, context: int | None) -> str:
+    """What is said of the first sample that is longer than the model's context."""
+    return (
+        f"a rollout of {sample.length:,} tokens is longer than the {context:,} that the model takes, and is left out, as are all "
+        "such (too_long)"
+    )
+
+
+def rollouts_in(samples: Iterable[Sample]) -> float:
+    """How many rollouts the samples amount to."""
+    return sum(sample.share for sample in samples)
 
 
 def _duration(record: Rollout) -> float:

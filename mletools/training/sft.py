@@ -20,7 +20,7 @@ from . import memory, policy, shards
 from .options import TrainingOptions
 from .policy import preload
 from .runs import TrainingRun
-from .samples import Sample, TokenSequence, sample_of
+from .samples import Sample, TokenSequence, exceeds, sample_of
 from .session import Facts, drive
 from .step_loader import leads, of_the_first, processes
 from .steps import Row
@@ -145,6 +145,8 @@ class SftRun(TrainingRun):
             elif not sample.loss_tokens:
                 self.dropped["no_loss"] += 1
             elif context is not None and sample.length > context:
+                if not self.dropped["too_long"] and leads():
+                    self.say(exceeds(sample, context))
                 self.dropped["too_long"] += 1
             else:
                 kept += [Row(tokens, 1.0, sample) for tokens in sample.sequences if tokens.loss_tokens]

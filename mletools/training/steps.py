@@ -42,7 +42,7 @@ class StepRecipe:
     """How an optimiser step is composed of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
     context: tokens of the longest sequence that the model takes. max_staleness:
-    updates of the policy between sampling and training, at most.
+    updates of the policy between sampling and training, at most. equal_groups: groups whose rewards are all equal count, too.
     """
 
     groups_per_step: int = 16
@@ -54,6 +54,7 @@ class StepRecipe:
     duration_clip: float | None = None
     max_staleness: int | None = None
     context: int | None = None
+    equal_groups: bool = False
 
     @property
     def within_groups(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .group_buffer import GroupBuffer
-from .samples import Sample, TokenSequence
+from .samples import Sample, TokenSequence, rollouts_in
 from .steps import OptimiserStep
 
 PATIENCE = 0.5  # seconds
@@ -54,10 +54,10 @@ class Spool:
         path = self._path(self.step)
         return _samples(path) if path.is_file() else []
 
-    def kept(self) -> int:
+    def kept(self) -> float:
         """How many rollouts earlier sessions have read that this one begins with."""
         waiting = self.checkpoint / "trainer" / WAITING if self.checkpoint else None
-        return len(self.earlier()) + (len(_samples(waiting)) if waiting and waiting.is_file() else 0)
+        return rollouts_in([*self.earlier(), *(_samples(waiting) if waiting and waiting.is_file() else ())])
 
     def begin(self) -> None:
         """Go on writing behind what is there; a torn last line is cut off."""
@@ -98,7 +98,8 @@ class Arrivals:
     """Reads rollouts in a thread of its own and makes steps of them.
 
     As many as `ahead` are read before they are wanted: the pipe behind holds back what is more. starving(yes): called
-    when nothing has come for a moment though more is needed, and when something has.
+    when nothing has come for a moment though more is needed, and when something has. total: rollouts that have come;
+    usable: samples of them that a filter kept and that have a reward.
     """
 
     def __init__(
@@ -114,7 +115,8 @@ class Arrivals:
         self.pool, self.spool, self.stopping, self.reward, self.starving = pool, spool, stopping, reward, starving
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=ahead)
         self._reader = threading.Thread(target=self._read, args=(samples,), daemon=True)
-        self.received = self.total = 0
+        self.received = self.usable = 0
+        self.total: float = 0
         self.waited = 0.0
         self._since = time.monotonic()
 
@@ -129,7 +131,8 @@ class Arrivals:
     def steps(self) -> Iterator[OptimiserStep]:
         """The steps, until the input has ended or the run is stopping."""
         self.spool.restore(self.pool)
-        self.total += len(self.pool.waiting)
+        self.total += rollouts_in(self.pool.waiting)
+        self.usable += len(self.pool.waiting)
         replayed = deque(self.spool.earlier())  # one by one, as they came: each may have made a step possible
         self.spool.begin()
         self._reader.start()
@@ -165,7 +168,8 @@ class Arrivals:
 
     def _take_in(self, sample: Sample) -> None:
         self.received += 1
-        self.total += 1
+        self.total += sample.share
+        self.usable += sample.kept and sample.reward is not None
         if sample.reward is not None:
             self.reward(sample.reward)
         self.pool.add(sample)

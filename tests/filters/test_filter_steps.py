@@ -71,6 +71,7 @@ def test_a_step_ends_with_each_valid_submission(played: Played) -> None:
         whole, number = played.records[at // 3], at % 3
         first, last = TURNS[number]
         assert step["cut"]["turns"] == [first, last] and step["cut"]["step"] == number + 1
+        assert step["cut"]["steps"] == 3
         assert (step["cut"]["rollout"], step["cut"]["group"]) == (whole["id"], whole["group"])
         assert (step["group"], step["group_size"], step["sample"]) == (step["id"], 1, 0)
         end = whole["turns"][last]
@@ -184,8 +185,17 @@ def test_rollouts_that_give_no_step_are_counted(tmp_path: Path) -> None:
         "1 rollouts without a step (a state, which hands in nothing), "
         "1 rollouts without a step (a search, whose steps are what mle-rollout --write-steps wrote)"
     )
-    reasons = [record["filter"]["reason"] for record in read(tmp_path / "without.jsonl")]
+    dropped = read(tmp_path / "without.jsonl")
+    reasons = [record["filter"]["reason"] for record in dropped]
     assert reasons[0] == "no step: nothing was handed in" and len(reasons) == 4
+    # in a stream the trainer counts them, whatever a filter behind this one is told to keep
+    marked = run_command("mle-filter", "--cut-steps", "--mark", input=as_lines(none, bad), cwd=tmp_path)
+    assert [record["filter"] for record in records(marked.stdout)] == [record["filter"] for record in dropped[:2]]
+    behind = ("mle-filter", "--mark", "--keep-invalid", "--no-spread", "--min-group", "1")
+    last = records(run_command(*behind, input=marked.stdout, cwd=tmp_path).stdout)
+    assert [(record["filter"]["kept"], record["filter"]["reason"]) for record in last] == [
+        (False, reason) for reason in reasons[:2]
+    ]
 
 
 def test_a_single_answer_is_one_step_and_a_cut_step_is_not_cut_again(tmp_path: Path) -> None:
@@ -193,7 +203,7 @@ def test_a_single_answer_is_one_step_and_a_cut_step_is_not_cut_again(tmp_path: P
     done = run_command("mle-filter", "--cut-steps", input=as_lines(answer), cwd=tmp_path)
     (step,) = records(done.stdout)
     assert step["cut"] == {
-        "rollout": "r0", "group": "g0", "sample": 0, "step": 1, "turns": [0, 0], "reference": None,
+        "rollout": "r0", "group": "g0", "sample": 0, "step": 1, "steps": 1, "turns": [0, 0], "reference": None,
     }  # fmt: skip
     assert step["messages"] == answer["messages"] and step["code"] == "x = 0" and not {"grade", "reward"} & set(step)
     again = run_command("mle-filter", "--cut-steps", input=done.stdout, cwd=tmp_path, check=False)

@@ -1,5 +1,6 @@
 """Which rollouts are kept, and the reason for every drop."""
 
+from dataclasses import replace
 from typing import Any
 
 from mletools.filters import FilterOptions, Selection, normal_form
@@ -60,6 +61,12 @@ def test_options_keep() -> None:
     assert set(decide(FilterOptions(keep_invalid=True, keep_duplicates=True), *group).values()) == {None}
     lonely = FilterOptions(min_group=1, spread=False)
     assert [id for id, reason in decide(lonely, *group).items() if reason is None] == ["a1"]
+    # where no rewards are compared, what has none may be imitated
+    unrewarded = [rollout("a", 0, None, valid=False), rollout("a", 1, 0.3)]
+    for options, kept in ((lonely, ["a1"]), (replace(lonely, keep_invalid=True), ["a0", "a1"])):
+        assert [id for id, reason in decide(options, *unrewarded).items() if reason is None] == kept
+    compared = FilterOptions(keep_invalid=True, min_group=1)
+    assert decide(compared, *unrewarded)["a0"] == "no reward: the rule gives none to such a rollout"
 
 
 def test_min_score_goes_in_the_metrics_direction() -> None:

@@ -246,10 +246,19 @@ def test_ideators_side_by_side() -> None:
     rows = [line.split("  ") for line in per_model({"base": base, "rl": trained}, TYPES[-2:]).split("\n")]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert cells == [
-        ["type", "base", "rl", "rl - base", "effective, base", "effective, rl"],
-        ["Model Training", "50.0%", "0.0%", "-50.0%", "0.0%", "-"],
-        ["Others", "50.0%", "100.0%", "+50.0%", "100.0%", "-"],
-        ["ideas", "2", "3"],
+        [
+            "type",
+            "base",
+            "rl",
+            "all ideators",
+            "rl - base",
+            "effective, base",
+            "effective, rl",
+            "effective, all ideators",
+        ],
+        ["Model Training", "50.0%", "0.0%", "20.0%", "-50.0%", "0.0%", "-", "0.0%"],
+        ["Others", "50.0%", "100.0%", "80.0%", "+50.0%", "100.0%", "-", "100.0%"],
+        ["ideas", "2", "3", "5"],
     ]
     assert ideator({"scaffold": "idea", "policy": {"model": "hf:rl"}}) == "hf:rl"
     assert ideator({"scaffold": "codeact", "settings": {"own": {"ideator": "o3"}}}) == "o3"

@@ -250,6 +250,7 @@ def test_rewards_by_hand() -> None:
     ]  # fmt: skip
     for score, previous, lower, well_formed, value in tried:
         assert rewards.improvement(score, previous, lower, well_formed) == value
+    assert rewards.improvement(0.5, 0.4, False, True, asked=False) is None
 
 
 @pytest.mark.parametrize("lower", [False, True])

@@ -164,6 +164,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_sampling(model: HfModel) -
     with pytest.raises(RecordError) as caught:
         model.sample(requests(1, max_tokens=2000))
     prompt = len(prompt_ids(model._tokenizer, requests(1)[0].messages))
+    assert model.count_tokens(requests(1)[0].messages) == prompt
     assert str(caught.value) == (
         f"the prompt has {prompt} tokens, which with 2000 for the answer is over the model's context of 1024: "
         "shorten the task's text, or allow fewer tokens"

@@ -21,6 +21,8 @@ def ranked(*ranks: float | None) -> list[tuple[str, dict[str, Any]]]:
 
 def one(task: str, kind: str, *ranks: float | None, sample: int = 0, number: int = 0, **board: Any) -> dict[str, Any]:
     made = agent(task, sample, *ranked(*ranks), **(board or BOARD))
+    for turn, rank in zip(made["turns"], ranks, strict=True):  # the validation ranks as the test does
+        turn["validation"] = verdict(rank)
     return {**made, "trace": kind, "id": f"{task}-{sample}-{number}"}
 
 
@@ -41,11 +43,12 @@ def trace_of(record: dict[str, Any]) -> Trace | None:
 
 def test_a_run_by_hand() -> None:
     first, second = trace_of(two_tasks()[0]), trace_of(two_tasks()[1])
-    assert first == Trace("reset", 4.0, (Submission(2.0, 0.2), Submission(4.0, 0.4))) and second is not None
+    assert first == Trace("reset", 4.0, (Submission(2.0, 0.2, 0.2), Submission(4.0, 0.4, 0.4))) and second is not None
     whole = life([first, second])
     assert whole.seconds == 10.0 and whole.kinds == {"reset", "memory"}
-    assert [whole.best("reset", share / 10) for share in (1, 2, 3, 4, 10)] == [0.0, 0.2, 0.2, 0.4, 0.4]
-    assert [whole.best("memory", share / 10) for share in (4, 5, 9, 10)] == [0.0, 0.5, 0.5, 0.8]
+    assert [whole.best(("reset",), share / 10) for share in (1, 2, 3, 4, 10)] == [0.0, 0.2, 0.2, 0.4, 0.4]
+    assert [whole.best(("memory",), share / 10) for share in (4, 5, 9, 10)] == [0.0, 0.5, 0.5, 0.8]
+    assert [whole.best(("memory", "reset"), share / 10) for share in (1, 2, 4, 5, 10)] == [0.0, 0.2, 0.4, 0.5, 0.8]
     assert life([]) == Life(0.0, ())
 
 
@@ -65,11 +68,13 @@ def test_ranks_are_by_the_rule_that_the_run_was_graded_with() -> None:
     for rule, first in (("dojo", 0.7), ("mle-rl", 0.6)):
         board = {**BOARD, "human_rank_rule": rule}
         made = {**agent("a", 0, (kind, placed), (kind, last), **board), "trace": "reset"}
+        for turn in made["turns"]:
+            turn["validation"] = verdict(turn["grade"]["human_rank"])
         told = rows([a_set("x", made)])["all", "x"]["traces"]
         assert [point["this"] for point in told["by_submission"]] == pytest.approx([first, 0.0])
         assert [point["best"] for point in told["by_submission"]] == pytest.approx([first, first])
         # as older records have it, without the place
-        old = Trace("reset", 2.0, (Submission(1.0, pytest.approx(first)), Submission(2.0, 0.0)))
+        old = Trace("reset", 2.0, (Submission(1.0, pytest.approx(first), 0.7), Submission(2.0, 0.0, 0.0)))
         assert trace_of(one("a", "reset", 0.7, 0.0, **board)) == old
 
 
@@ -82,7 +87,7 @@ def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
     problem = "the human ranks of its turns are by dojo, that of its grade by mle-rl: grade by dojo"
     assert done.returncode == 1 and done.stderr.decode() == f"mle-report: x.jsonl:1: {problem}\n"
     made["turns"][0]["grade"]["position"] = 4
-    assert trace_of(made) == Trace("reset", 1.0, (Submission(1.0, 0.6),))
+    assert trace_of(made) == Trace("reset", 1.0, (Submission(1.0, 0.6, 0.7),))
 
 
 def test_the_best_is_by_the_score_that_the_run_showed() -> None:
@@ -92,13 +97,26 @@ def test_the_best_is_by_the_score_that_the_run_showed() -> None:
     trace = trace_of(made)
     assert trace is not None and [each.shown for each in trace.submissions] == [0.3, 0.8, 0.8]
     whole = life([trace])
-    assert [whole.best("reset", thirds / 3) for thirds in (1, 2, 3)] == [0.9, 0.2, 0.2]  # the first of equals
+    assert [whole.best(("reset",), thirds / 3) for thirds in (1, 2, 3)] == [0.9, 0.2, 0.2]  # the first of equals
     made["grade"]["lower_is_better"] = True
     lower = trace_of(made)
     assert lower is not None and best_rank(lower.submissions) == 0.9
     shown = trace_of({**one("a", "reset", 0.9, 0.2), "reveal_test": True})
     assert shown is not None and [each.shown for each in shown.submissions] == [0.5, 0.5]
-    assert best_rank([Submission(1.0, 0.1), Submission(2.0, 0.3)]) == 0.3 and best_rank([]) == 0.0
+    assert best_rank([]) == 0.0
+
+
+def test_where_no_score_was_shown_nothing_is_the_best() -> None:
+    """The best by the test is what no agent can choose; what its programs reported it can."""
+    assert best_rank([Submission(1.0, 0.1), Submission(2.0, 0.3)]) is None
+    silent = {**agent("a", 0, *ranked(0.1, 0.3), **BOARD), "trace": "reset"}
+    told = rows([a_set("x", silent)])["all", "x"]["traces"]
+    assert told["without_scores"] == 1 and [point["best"] for point in told["by_submission"]] == [None, None]
+    assert told["over_time"][-1] == {"share": 1.0, "memory": None, "reset": None, "best": None}
+    for turn, reported in zip(silent["turns"], (0.9, 0.8), strict=True):
+        turn["reported_score"] = reported
+    told = rows([a_set("x", silent)])["all", "x"]["traces"]
+    assert told["without_scores"] == 0 and [point["best"] for point in told["by_submission"]] == [0.1, 0.1]
 
 
 def test_means_are_over_tasks() -> None:
@@ -106,6 +124,8 @@ def test_means_are_over_tasks() -> None:
     told = found["all", "x"]["traces"]
     assert (told["runs"], told["with_both"]) == (3, 2)  # the second run of a has nothing from memory
     over = {point["share"]: (point["memory"], point["reset"]) for point in told["over_time"]}
+    # all runs: .8 and .6 of task a, 1 of task b
+    assert told["over_time"][-1]["best"] == pytest.approx((0.7 + 1) / 2)
     assert over[0.1] == (0.0, 0.0) and over[0.2] == (0.0, pytest.approx(0.1))
     assert over[0.5] == (pytest.approx(0.45), pytest.approx(0.2))
     assert over[1.0] == (pytest.approx(0.6), pytest.approx(0.7))
@@ -119,7 +139,7 @@ def test_means_are_over_tasks() -> None:
 
 def test_a_run_without_a_valid_submission_counts_none(tmp_path: Path) -> None:
     told = rows([a_set("x", one("a", "reset", None), one("a", "reset", 0.5, sample=1))])["all", "x"]["traces"]
-    assert told["over_time"][-1] == {"share": 1.0, "memory": None, "reset": None}
+    assert told["over_time"][-1] == {"share": 1.0, "memory": None, "reset": None, "best": 0.25}
     assert told["by_submission"] == [{"submission": 1, "runs": 1, "this": 0.5, "best": 0.25}]
     nothing = rows([a_set("x", one("a", "reset", None))])["all", "x"]["traces"]
     assert nothing["by_submission"] == [] and nothing["runs"] == 1
@@ -136,7 +156,8 @@ def test_the_table(tmp_path: Path) -> None:
     assert over_time[2][:3] == ["traces", "from", "memory"] and over_time[2][3:] == [
         "long", "0.000", "0.000", "0.200", "0.200", "0.450", "0.450", "0.450", "0.450", "0.450", "0.600",
     ]  # fmt: skip
-    assert [line[3] for line in over_time[2:]] == ["long", "short", "long", "short"]
+    assert [line[3] for line in over_time[2:6]] == ["long", "short", "long", "short"]
+    assert over_time[6] == ["all", "traces", "long", *over_time[6][3:]] and over_time[6][-1] == "0.850"
     assert by_submission[2:4] == [
         ["runs", "with", "as", "many", "long", "3", "2", "1", "1", "1"],
         ["runs", "with", "as", "many", "short", "1", "1", "-", "-", "-"],

@@ -22,6 +22,7 @@ from mletools.reports.statistics import (
     effective_runs,
     newcombe_interval,
     paired_interval,
+    population_sd,
     raw_best_at_k,
     sem,
     t_interval,
@@ -73,6 +74,47 @@ def test_sem_and_t_interval() -> None:
     assert t_interval(1.0, [0.0, 2.0], 0.5) == pytest.approx([0.0, 2.0], abs=1e-9)
     assert t_interval(1.0, [0.0, 2.0], 0.5, 0.5, 1.5) == [0.5, 1.5]
     assert t_interval(2.0, [2.0, 2.0], 0.95) is None  # repeats that agree are no proof
+
+
+def test_deviations_are_those_of_the_repeats_alone() -> None:
+    """MLE-RL, table 1: 28.8 ± 5.7 % are medals in 5, 6 and 8 of 22 competitions."""
+    medals = (5, 6, 8)
+    assert population_sd([count / 22 for count in medals]) == pytest.approx(0.0567, abs=5e-5)
+    assert population_sd([1.0, 1.0]) == 0 and population_sd([1.0]) is None
+    runs = [
+        rollout(f"t{task}", sample, 0.5, medal="gold" if task < count else None)
+        for sample, count in enumerate(medals) for task in range(22)
+    ]  # fmt: skip
+    sets = [a_set("x", *runs)]
+    found = rows(sets, spread="sd")["all", "x"]
+    assert found["sd"]["medal"] == pytest.approx(0.0567, abs=5e-5)
+    assert found["medal_sem"] == pytest.approx(found["sd"]["medal"] / math.sqrt(2))
+    table = report(summaries(sets, spread="sd"))
+    assert "± SD" in table and "± SEM" not in table and "standard deviation over repeats (ddof 0" in table
+    (line,) = [line for line in table.split("\n") if line.startswith("any medal")]
+    assert line.split()[3:5] == ["28.8%", "5.7%"]
+    assert "sd" not in rows(sets)["all", "x"] and "± SEM" in report(summaries(sets))
+
+
+def test_tasks_that_were_trained_on_are_told_and_held_apart(tmp_path: Path) -> None:
+    """All has them; the rows of both parts stand behind it. The copy of a task under another id is known by its data."""
+    runs = [rollout(task, 0, score) for task, score in (("a", 0.9), ("b", 0.7), ("c", 0.5))]
+    copy = {**runs[0]["task"], "id": "a-again"}
+    for one in runs:
+        one["task"]["data"]["digest"] = f"sha256:{one['task']['id']}"
+    copy["data"] = {**copy["data"], "digest": "sha256:a"}
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(one) + "\n" for one in runs))
+    (tmp_path / "train.jsonl").write_text(json.dumps(copy) + "\n" + json.dumps(runs[1]) + "\n")
+    table = run_command("mle-report", "--trained", "train.jsonl", "x.jsonl", cwd=tmp_path).stdout.decode()
+    scores = {
+        line.split("  ")[0]: line for line in table.split("\n") if line.startswith(("all ", "trained on", "held out"))
+    }
+    assert "0.8" in scores["trained on"] and "0.5" in scores["held out"] and "0.7" in scores["all"]
+    assert "trained on (--trained): 2 tasks, which all has, too; held out: the others" in table
+    told = run_command("mle-report", "--json", "--trained", "train.jsonl", "x.jsonl", cwd=tmp_path).stdout.splitlines()
+    assert [(json.loads(line)["task"], json.loads(line).get("trained")) for line in told] == [
+        ("a", None), ("b", None), ("c", None), ("trained on", None), ("held out", None), ("all", 2),
+    ]  # fmt: skip
 
 
 def test_at_k_is_mle_ideators_rule_when_there_are_just_k_runs() -> None:

@@ -1,6 +1,7 @@
 """mle-rollout --scaffold codeact and idea, played by script: a session, an ideator, states, and ideas carried out."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ from played_checks import (
     observed,
 )
 
-from mletools.scaffolds.ideas import FIXED
+from mletools.scaffolds.ideas import FIXED, UNANSWERED
 
 SCRIPTS: dict[str, list[Any]] = {
     # state, a shell, scores when a new submission lies there, an end of the session, a new one
@@ -241,12 +242,59 @@ def test_an_ideator_whose_context_is_too_short_is_told_of(tmp_path: Path) -> Non
         done = run_command(*(each for each in command(server, "codeact", *options) if each != "-q"), cwd=tmp_path)
     (record,) = records(done.stdout)
     for turn in record["turns"][1:3]:
-        assert turn["help"]["said"] == "" and turn["help"]["answer"] == FIXED["null"]
+        assert turn["help"]["said"] == "" and turn["help"]["answer"] == UNANSWERED
         assert "50" in turn["help"]["refused"]
     # no answer, no cost
     assert record["usage"]["completion_tokens"] > 0 and list(record["usage_by_role"]) == ["policy"]
-    assert done.stderr.count(b"the ideator cannot be asked, so its answers count as none: ") == 1
+    assert done.stderr.count(b"the ideator cannot be asked, and the agent is told so: ") == 1
     assert b"2 requests for help too long for the ideator" in done.stderr
+
+
+def left_out(body: dict[str, Any]) -> int:
+    """How many characters of the trajectory a question leaves out."""
+    cut = re.search(r"\[\.\.\. (\d+) characters left out", body["messages"][0]["content"])
+    return int(cut[1]) if cut else 0
+
+
+def test_a_question_too_long_for_the_ideator_is_asked_again_shorter(tmp_path: Path) -> None:
+    """The trajectory is cut as if a token had few characters, then as the ideator's server has counted them."""
+    tasks = write_tasks(tmp_path)
+    script = [cell(f"print('x y z ' * {many})") for many in (900, 5)]
+    asked: list[dict[str, Any]] = []
+
+    def advise(body: dict[str, Any]) -> str:
+        asked.append(body)
+        return IDEA
+
+    whole = [*script, HELP, HELP, FINISHES]
+    with FaultyServer(in_steps(whole)) as server, FaultyServer(advise, context=1900) as adviser:
+        options = ("--ideator", "adviser", "--ideator-url", adviser.url, "--ideator-max-tokens", "500")
+        record = play(server, "codeact", tmp_path, tasks, *options, "--trajectory-tokens", "1600").of("mill_0")
+    assert all(turn["help"]["idea"] for turn in record["turns"] if "help" in turn)
+    assert len(adviser.requests) > len(asked) == 2  # the first was refused, and asked again with less of the work
+    refused, answered = adviser.requests[:2]
+    assert left_out(refused) < left_out(answered)
+
+
+def test_an_idea_for_which_nobody_could_be_asked_has_no_reward(asked: Played, tmp_path: Path) -> None:
+    """The ideator's context, or the implementer's, is no idea's fault; an idea with a preamble is -1, and not paid for."""
+    state = json.dumps(next(s for s in states_of(asked) if s["state"]["turn"] == 2)) + "\n"
+    (tmp_path / "states.jsonl").write_text(state)
+    policy, frozen = (lambda body: IDEA), (lambda body: fenced(program(2.9)))
+    cases: list[tuple[Any, int | None, int | None]] = [
+        (policy, 50, None), (policy, None, 50), (lambda body: f"I think that it\n\n{IDEA}", None, None),
+    ]  # fmt: skip
+    found = []
+    for answer, contexts, others in cases:
+        with FaultyServer(answer, context=contexts) as server, FaultyServer(frozen, context=others) as implementer:
+            options = ("--implementer", "frozen", "--implementer-url", implementer.url, "--data", str(asked.folder))
+            line = [each for each in command(server, "idea", *options, tasks="states.jsonl") if each != "-q"]
+            done = run_command(*line, cwd=tmp_path)
+        (record,) = graded(asked.folder, records(done.stdout), "--reward", "improvement")
+        found.append((record["stop_reason"], record["reward"], len(implementer.requests)))
+        if others is not None:
+            assert b"the implementer cannot be asked, so mle-grade gives no reward: " in done.stderr
+    assert found == [("context", None, 0), ("finished", None, 1), ("format", -1, 0)]
 
 
 def states_of(asked: Played) -> list[dict[str, Any]]:

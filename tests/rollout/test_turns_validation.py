@@ -105,7 +105,7 @@ def test_a_task_without_a_table_of_labels_has_no_validation(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("options", [(), ("--defaults", "evaluation")])
 def test_memory_goes_on_without_scores(options: tuple[str, ...], tmp_path: Path) -> None:
-    """In evaluation its pool, which is by validation score, stays empty: each trace is from scratch."""
+    """In evaluation its pool, which is by validation score, stays empty where programs report none."""
     task = write_task(tmp_path, tables=False)
     sample = "import shutil\nshutil.copy('input/sample_submission.csv', 'submission.csv')\n"
     with FaultyServer(in_steps([executes(sample)])) as server:
@@ -113,6 +113,27 @@ def test_memory_goes_on_without_scores(options: tuple[str, ...], tmp_path: Path)
         done = play(server, "memory", tmp_path, [task], *more, *options)
     assert [record["trace"] for record in done.records] == ["reset", *["reset" if options else "memory"] * 2]
     assert all(record["no_validation"] and record["execution"]["submission"] for record in done.records)
+
+
+def test_memory_goes_by_what_programs_report(tmp_path: Path) -> None:
+    """Lower is better: of the three submissions of a trace the second is handed in, and goes into the pool."""
+    task = write_task(tmp_path, tables=False)
+    sample = "import shutil\nshutil.copy('input/sample_submission.csv', 'submission.csv')\nprint('{}')\n"
+    lines = ("validation score: 0.9", "Validation score = 4e-1", "validation score: 0.7\\nvalidation score: nan")
+    with FaultyServer(in_steps([executes(sample.format(line)) for line in lines])) as server:
+        more = ("--max-traces", "2", "--max-turns", "3", "--reset-ratio", "0", "--pool-size", "1")
+        done = play(server, "memory", tmp_path, [task], *more, "--defaults", "evaluation")
+    first, second = done.records
+    assert [turn.get("reported_score") for turn in first["turns"]] == [0.9, 0.4, None]
+    assert first["reported_score"] == 0.4 and first["code"] == sample.format(lines[1]) and first["validation"] is None
+    assert second["trace"] == "memory" and second["state"]["reported_score"] == 0.4
+    asked = second["messages"][1]["content"]
+    assert "Hold some of the training rows out yourself" in asked and "its own validation score was 0.4." in asked
+    assert not any("shown_score" in turn for record in done.records for turn in record["turns"])
+    graded_file = tmp_path / "graded.jsonl"
+    graded_file.write_text("".join(json.dumps(record) + "\n" for record in graded(tmp_path, done.records)))
+    told = run_command("mle-report", "--best-trace", str(graded_file), cwd=tmp_path).stdout.decode()
+    assert "rollouts of which no rows could be held out: 1, 1 chosen by a printed score" in told
 
 
 def test_a_search_needs_scores(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mletools.scaffolds import codeact, memory, messages, react
+from mletools.scaffolds.episode import Episode
+from mletools.scaffolds.interface import Ended
 from mletools.scaffolds.reading import (
     Action,
     Fault,
@@ -400,6 +403,69 @@ def test_a_text_is_cut_in_its_middle() -> None:
     text = json.dumps(list(range(1000)))
     cut = messages.shortened(text, 10)
     assert cut == f"{text[:10]}\n[... {len(text) - 40} characters left out ...]\n{text[-30:]}"
+
+
+def test_a_text_is_cut_as_its_tokens_are_counted() -> None:
+    """Digits and marks are a token each here, letters none: half of the characters count."""
+
+    def count(text: str) -> int:
+        return sum(not each.isalpha() for each in text)
+
+    text = "a1b2" * 1000
+    cut = messages.shortened(text, 200, count)
+    head, tail = cut.split("\n[...")[0], cut.split("...]\n")[1]
+    assert count(cut) <= 200 and count(cut) > 150  # its note counts, too
+    assert text.startswith(head) and text.endswith(tail) and len(tail) > 2 * len(head)
+    assert messages.shortened(text, 2000, count) == text and "[..." in messages.shortened(text, 1999, count)
+    assert count(messages.shortened(text, 1, count)) <= 40  # no more than the note
+    assert messages.shortened("x" * 100, 10, None, 2.5).count("x") == 25
+
+
+def test_characters_a_token_are_the_fewest_of_the_questions() -> None:
+    talk = [
+        {"role": "user", "content": "x" * 30},
+        {"role": "assistant", "content": "y" * 10},
+        {"role": "user", "content": "z" * 8},
+    ]
+    turns = [{"message": 1, "usage": {"prompt_tokens": 10}}, {"message": 3, "usage": {"prompt_tokens": 24}}]
+    assert messages.characters_a_token(talk, turns) == 2.0
+    assert messages.characters_a_token(talk, turns[:1]) == 3.0
+    assert messages.characters_a_token(talk, [{"message": 1, "usage": {"prompt_tokens": None}}]) is None
+    assert messages.characters_a_token(talk, [*turns[:1], {**turns[1], "dropped": [0]}]) is None
+
+
+def episode(counts: int | None, messages: list[Any], **settings: Any) -> Any:
+    """An episode in an environment that counts a token for each `counts` characters; None: its models are at servers."""
+
+    def count_tokens(who: str, asked: list[Any]) -> int | None:
+        return None if counts is None else sum(len(each["content"]) for each in asked) // counts
+
+    environment: Any = SimpleNamespace(count_tokens=count_tokens)
+    job: Any = SimpleNamespace(settings=replace(memory.MemorySettings(), **settings), record=None, seed=0)
+    return Episode(job, environment, messages)
+
+
+@pytest.mark.parametrize(("counts", "fits"), [(2, 100), (4, 200), (None, 200)])
+def test_a_trace_ends_by_the_tokenizer_where_there_is_one(counts: int | None, fits: int) -> None:
+    """Fifty tokens; without a tokenizer four characters are one, and each message has one more."""
+    for length, ends in ((fits - 4, False), (fits + 4, True)):
+        one = episode(counts, [{"role": "user", "content": "x" * length}], context_tokens=50)
+        if ends:
+            with pytest.raises(Ended):
+                one._shown()
+        else:
+            assert one._shown() == [0]
+
+
+def test_what_an_ideator_reads_is_cut_by_what_is_known_of_its_tokens() -> None:
+    text = "x" * 10_000
+    assert episode(5, []).shorten("ideator", text, 100).count("x") <= 500
+    one = episode(None, [])
+    assert one.shorten("ideator", text, 100).count("x") == 200  # nobody has counted: few characters
+    one._characters["policy"] = 3.0
+    assert one.shorten("ideator", text, 100).count("x") == 270  # another model's, and a tenth less
+    one._characters["ideator"] = 3.5
+    assert one.shorten("ideator", text, 100).count("x") == 350
 
 
 # ---- an end that is too early

@@ -18,7 +18,7 @@ class Taped(TaskEnvironment):
             setattr(self, name, getattr(fake, name, None))
 
     def __getitem__(self, who: str) -> Any:
-        return SimpleNamespace(ask=lambda *asked: self.fake.ask(who, *asked[:-1]))
+        return SimpleNamespace(ask=lambda *asked: self.fake.ask(who, *asked[:-1]), count_tokens=lambda messages: None)
 
     def _run(self, code: str, wall_s: float, seed: int, judged: bool, arguments: Any, rows: str) -> dict[str, Any]:
         return self.fake.run(code, wall_s, seed, judged, arguments=arguments, rows=rows)

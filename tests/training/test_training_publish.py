@@ -334,6 +334,8 @@ def test_a_sampler_goes_no_further_ahead_than_it_may(tmp_path: Path) -> None:
     assert ahead.may(4)
     ahead.begun = 16
     assert not ahead.may(4)
+    sink.publish(4, write, trained=31 / 3, refused=17 / 3)  # shares of rollouts that were cut into steps
+    assert published.wanted(tmp_path).used == 16 and ahead.may(4)
 
 
 def test_what_a_trainer_holds_of_an_earlier_run_is_not_sampled_again(tmp_path: Path) -> None:

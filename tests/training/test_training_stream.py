@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +23,9 @@ from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
-from mletools.training.samples import Sample, TokenSequence
+from mletools.training.samples import Sample, TokenSequence, rollouts_in
 from mletools.training.steps import Row, StepRecipe
-from mletools.training.stream import Spool, as_line, from_line
+from mletools.training.stream import Arrivals, Spool, as_line, from_line
 from mletools.training.tiny import make_tiny
 
 
@@ -65,6 +67,29 @@ def test_a_batch_is_what_came_first_and_the_late_count_later() -> None:
     assert pool.take() is None and dropped == {}
 
 
+def test_a_rollout_cut_into_steps_counts_once(tmp_path: Path) -> None:
+    """Of three rollouts one gave four steps, all kept; of one a filter kept one step of two; one had none, and is marked."""
+    whole = [sample(f"{name}0", 1.0, 1, share=0.25, arrived=1) for name in "abcd"]
+    half = [sample("e0", 1.0, 1, share=0.5, arrived=1), sample("f0", None, 1, share=0.5, arrived=1, kept=False)]
+    none = [sample("g0", None, 1, arrived=1, kept=False)]
+    pool = GroupBuffer(StepRecipe(batch=4, baseline="none"), {}, Counter(), stream=True)
+    arrivals = Arrivals(
+        iter([*whole, *half, *none]), pool, Spool(tmp_path, 0, None), lambda: False, lambda reward: None
+    )
+    options = SimpleNamespace(batch=4)
+
+    def run(trained: float) -> Any:
+        return SimpleNamespace(_arrivals=arrivals, trained=trained, options=options)
+
+    steps = arrivals.steps()
+    first = next(steps)
+    assert [each.id for each in first.samples] == ["a0", "b0", "c0", "d0"] and rollouts_in(first.samples) == 1
+    assert GrpoRun._rollouts_a_step.fget(run(0)) == 1  # four samples of one rollout
+    assert rollouts_in(next(steps).samples) == 0.5
+    assert arrivals.total == 3 and GrpoRun.refused.fget(run(1.5)) == 1.5
+    assert GrpoRun._rollouts_a_step.fget(run(1.5)) == 3  # five samples of three rollouts: 2.4
+
+
 def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, dropped := Counter(), stream=True)
     assert feed(pool, sample("a0", 0.0, 2), sample("b0", 0.0, 2)) is None
@@ -75,6 +100,31 @@ def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
     pool.end()
     assert pool.take() is None
     assert dropped == {"no_spread": 2, "no_reward": 1, "lone": 2}
+
+
+def test_groups_without_a_spread_count_where_they_are_to() -> None:
+    """Two groups a step: one of equal rewards, whose rows divide the loss and teach nothing; a lone rollout is no group."""
+    recipe = StepRecipe(groups_per_step=2, equal_groups=True)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True)
+    assert feed(pool, sample("a0", None, 2), sample("a1", 1.0, 2)) is None
+    pool.add(sample("b0", -1.0, 2))
+    pool.add(sample("b1", -1.0, 2))
+    pool.add(sample("c0", 0.0, 2))
+    pool.add(sample("c1", 1.0, 2))
+    step = pool.take()
+    assert step is not None and step.groups == 2 and step.rollouts == 4
+    assert [row.advantage for row in step.rows] == pytest.approx([0, 0, -(0.5**0.5), 0.5**0.5], abs=1e-3)
+    assert dropped == {"no_reward": 1, "lone": 1}
+
+
+def test_the_first_rollout_that_is_too_long_is_told_of() -> None:
+    said: list[str] = []
+    recipe = StepRecipe(batch=1, baseline="none", context=1)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True, say=said.append)
+    assert feed(pool, sample("a0", 1.0, 1), sample("b0", 1.0, 1)) is None and dropped == {"too_long": 2}
+    assert said == [
+        "a rollout of 2 tokens is longer than the 1 that the model takes, and is left out, as are all such (too_long)"
+    ]
 
 
 @pytest.mark.parametrize("reward", [1e200, -1e7, float("inf"), float("nan")])
