@@ -171,12 +171,12 @@ class LocalSandbox(BaseSandbox):
         check_public(public)
         if not os.access(public, os.R_OK | os.X_OK):
             raise ToolError(f"{public}: this user cannot read it")
+        mounts.refuse_answers_among_weights(self._weights, public)
         self._probe()
         real = os.path.realpath(public)
         if real in self._checked:
             return
         mounts.refuse_shared_data(self._plan, public)
-        mounts.refuse_answers_among_weights(self._weights, public)
         if os.geteuid() == 0:
             mounts.refuse_unreadable(Path(real))
         self._checked.add(real)
