@@ -24,7 +24,7 @@ LIBRARIES = (
     *("torch", "torchvision", "torchaudio", "tensorflow", "keras", "jax", "transformers", "sentence-transformers"),
     *("timm", "Pillow", "opencv-python", "opencv-python-headless", "scikit-image", "albumentations", "librosa"),
     *("soundfile", "networkx", "torch-geometric", "nltk", "spacy", "gensim", "imbalanced-learn", "category-encoders"),
-    "rdkit",
+    *("rdkit", "pydicom"),
 )
 PROBE_S = 60.0
 MOST_NAMED = 50  # weights of one kind
