@@ -88,7 +88,9 @@ def test_a_run_tells_which_weights_there_are(scaffold: str, tmp_path: Path) -> N
     line = ("mle-rollout", "--scaffold", scaffold, "--weights", "pretrained", *FAST, "tasks.jsonl")
     (record,) = records(run_command(*line, cwd=tmp_path).stdout)
     told = "\n".join(message["content"] for message in record["messages"] if message["role"] != "assistant")
-    assert "; pretrained weights in ./weights: models that `from_pretrained` and timm load by name (google/vit)." in told
+    assert (
+        "; pretrained weights in ./weights: models that `from_pretrained` and timm load by name (google/vit)." in told
+    )
     assert record["lineage"][-1]["options"]["weights"] == "pretrained"
     refused = run_command(*line[:4], "nowhere", *line[5:], cwd=tmp_path, check=False)
     assert refused.returncode == 1 and refused.stderr.endswith(b"/nowhere: no such folder of weights\n")
