@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -65,9 +66,12 @@ WRITES = """
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Names, modes and contents of all that lies in a folder."""
+    """Names, kinds and contents of all that lies in a folder; not modes, which Landlock leaves to their owner."""
     return {
-        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else None)
+        str(path.relative_to(folder)): (
+            stat.S_IFMT(path.lstat().st_mode),
+            path.read_bytes() if path.is_file() else None,
+        )
         for path in [folder, *folder.rglob("*")]
         if path.name != "leak"
     }
