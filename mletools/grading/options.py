@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from ..base.errors import OptionError
 from ..base.human_rank import RULES
 from ..base.options import option
+from ..records.sample import TIMES_SAMPLE
 from . import rewards
 from .submission import MAX_BYTES
 
@@ -58,7 +59,12 @@ class GradingOptions:
         default="dojo",
         choices=RULES,
     )
-    max_submission: int = option("A larger file is invalid.", default=MAX_BYTES >> 20, at_least=1, metavar="MB")
+    max_submission: int = option(
+        f"A larger file is invalid; {TIMES_SAMPLE} times the task's sample submission where that is more.",
+        default=MAX_BYTES >> 20,
+        at_least=1,
+        metavar="MB",
+    )
 
     def check(self) -> None:
         """OptionError: a score is scaled for a rule that takes none."""

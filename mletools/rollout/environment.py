@@ -16,13 +16,22 @@ from ..base import workers
 from ..base.errors import RecordError, ToolError
 from ..base.ids import bytes_digest
 from ..base.tape import Answer, Tape
-from ..grading import MAX_BYTES, RunCode, Verdict, check_task, grade, standing
+from ..grading import RunCode, Verdict, check_task, grade
 from ..grading.private_data import check_data, task_folder
 from ..records.rollout import Execution, Feedback, Message, TurnGrade
+from ..records.sample import submission_mb
 from ..records.task import Task
 from ..sandbox import Cell, Limits, Sandbox, Session
 from ..sandbox.outputs import SUBMISSION
-from ..sandbox.programs import ROLLOUT, Watch, execution_record, keep, refuse_known_answers, text_record
+from ..sandbox.programs import (
+    ROLLOUT,
+    Watch,
+    execution_record,
+    keep,
+    limits_for,
+    refuse_known_answers,
+    text_record,
+)
 from ..scaffolds.data_preview import beginning, data_preview, listing
 from ..scaffolds.interface import CellResult, Refusal, Reply, RunResult, SessionFacts, Verdicts
 from ..tasks.validation import NoValidation, View, validation_view
@@ -195,8 +204,8 @@ class TaskEnvironment:
         assert resources.sandbox is not None
         own = {"validation": self._view, "all": None}
         view = own[rows] if rows in own else resources.view(self._task, rows)
-        limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
         public = view.public if view else self._all_public
+        limits = limits_for(public, replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s)))
         watch = Watch.of(code, public) if resources.instrument else Watch()
         refuse_known_answers(self._task, resources.sandbox.protections)
         with resources.free:
@@ -264,10 +273,10 @@ class TaskEnvironment:
     ) -> CellResult:
         resources = self._resources
         assert resources.sandbox is not None
-        limits = replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s))
+        limits = limits_for(self.public, replace(resources.limits, wall_s=min(wall_s, resources.limits.wall_s)))
         opened = self._session is None
         if self._session is None:
-            whole = replace(resources.limits, wall_s=SESSION_S)
+            whole = replace(limits, wall_s=SESSION_S)
             self._session = resources.sandbox.session(self.public, whole, seed)
             refuse_known_answers(self._task, self._session.protections)
         session = self._session
@@ -349,9 +358,10 @@ class TaskEnvironment:
         }
 
     def _verdict(self, task: Task, folder: Path, content: bytes) -> Verdict:
-        if len(content) > MAX_BYTES:
-            return standing(task, folder, None, f"the file has {len(content)} bytes; at most {MAX_BYTES} are read")
-        return grade(task, folder, content, rank_rule=self._resources.rank_rule, run_code=self._resources.run_code)
+        resources = self._resources
+        most = submission_mb(folder / "public", resources.limits.submission_mb)
+        rules = resources.rank_rule, resources.run_code
+        return grade(task, folder, content, rank_rule=rules[0], run_code=rules[1], max_bytes=most << 20)
 
 
 def _test_part(content: bytes, view: View | None) -> bytes:

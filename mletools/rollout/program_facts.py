@@ -1,7 +1,7 @@
-"""What prompts say that programs have: the libraries of the interpreter that runs them, and their limits.
+"""What prompts say that programs have: the libraries of the interpreter that runs them, pretrained weights, their limits.
 
 A probe is run in the sandbox, once a run; a run that is resumed tells what the first one did. Covered: the libraries named
-here. Not covered: others, and whether one can be imported.
+here, the names of weights. Not covered: other libraries, whether one can be imported, whether weights are sound.
 """
 
 import json
@@ -24,9 +24,10 @@ LIBRARIES = (
     *("torch", "torchvision", "torchaudio", "tensorflow", "keras", "jax", "transformers", "sentence-transformers"),
     *("timm", "Pillow", "opencv-python", "opencv-python-headless", "scikit-image", "albumentations", "librosa"),
     *("soundfile", "networkx", "torch-geometric", "nltk", "spacy", "gensim", "imbalanced-learn", "category-encoders"),
-    "rdkit",
+    *("rdkit", "pydicom"),
 )
 PROBE_S = 60.0
+MOST_NAMED = 50  # weights of one kind
 
 Public = Callable[[], Path]  # any folder that the sandbox may show
 Probe = Callable[[Public], Installed]
@@ -44,14 +45,15 @@ class ProgramFacts:
     _installed: Installed | None = None
 
     def libraries(self, public: Public) -> str:
-        """Python and the known libraries with their versions."""
+        """Python, the known libraries with their versions, and the pretrained weights by name."""
         with self._lock:
             if self._installed is None:
                 found = self.tape.play("libraries", list(LIBRARIES), lambda: {**self.probe(public)})
                 self._installed = cast(Installed, found)
         versions = self._installed["libraries"]
         named = ", ".join(f"{name} {versions[name]}" for name in LIBRARIES if name in versions)
-        return f"Python {self._installed['python']} with {named or 'its standard library alone'}"
+        python = f"Python {self._installed['python']} with {named or 'its standard library alone'}"
+        return "; ".join([python, *_weights(self._installed)])
 
     def limit_text(self) -> str:
         """The limits of one program, as the options set them."""
@@ -75,6 +77,22 @@ def probe_sandbox(sandbox: Sandbox, limits: Limits, public: Public) -> Installed
             "any program run there? mle-sandbox --selftest tries"
         ) from None
     return answer
+
+
+def _weights(installed: Installed) -> list[str]:
+    """What lies in ./weights, in words, by how it is loaded."""
+    parts = {
+        "models that `from_pretrained` and timm load by name": installed.get("models"),
+        "checkpoints that torch.hub and torchvision load": installed.get("checkpoints"),
+        "to be loaded by path": installed.get("others"),
+    }
+    told = [f"{what} ({_listed(names)})" for what, names in parts.items() if names]
+    return [f"pretrained weights in ./weights: {', '.join(told)}"] if told else []
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def probe_interpreter(public: Public) -> Installed:

@@ -213,7 +213,7 @@ class Runner:
         """How the Python of programs is asked for its libraries, also where this run has no sandbox (scaffold single)."""
         if sandbox is not None:
             return partial(probe_sandbox, sandbox, limits)
-        if self.sandbox.backend == "local" and self.sandbox.on is None:
+        if self.sandbox.backend == "local" and self.sandbox.on is None and self.sandbox.weights is None:
             return probe_interpreter
 
         def probe(public: Public) -> Installed:

@@ -32,6 +32,7 @@ from .session import LocalSession
 
 PLACE = "/var/lib/mletools"  # a tmpfs that solutions do not see
 BOUND = "/mnt/mletools"  # mount point of a public folder that is too large to send
+WEIGHTS = "/srv/mletools"  # mount point of the folder of weights
 STORE_MB = 160
 _BYTES = {Outcome: ("stdout", "stderr"), Cell: ("output",)}
 
@@ -59,6 +60,8 @@ class AgentConfig(TypedDict):
     preimport: Sequence[str]
     start: str
     gpu: bool
+    weights: bool  # there is a folder of weights
+    shared_mb: int | None
     counted: bool  # the engine limits the container's processes
 
 
@@ -76,6 +79,7 @@ class Order(TypedDict, total=False):
     outputs: list[str]
     text: str  # of a cell
     wall_s: float
+    place: str  # list: of a mounted folder
 
 
 class Answer(TypedDict, total=False):
@@ -96,9 +100,9 @@ class Answer(TypedDict, total=False):
 Message = tuple[Answer, bytes]
 
 
-def packet(message: Mapping[str, object], content: bytes = b"") -> bytes:
-    """The encoding of a message."""
-    return json.dumps({**message, "size": len(content)}).encode() + b"\n" + content
+def heading(message: Mapping[str, object], content: bytes = b"") -> bytes:
+    """The encoding of a message, which `content` follows."""
+    return json.dumps({**message, "size": len(content)}).encode() + b"\n"
 
 
 def message_of(result: Outcome | Cell) -> Message:
@@ -131,7 +135,8 @@ def serve(source: BinaryIO, config: AgentConfig) -> None:
     threading.Thread(target=_receive, args=(source, orders), daemon=True).start()
 
     def reply(message: Answer, content: bytes = b"") -> None:
-        replies.write(packet(message, content))
+        replies.write(heading(message, content))
+        replies.write(content)  # not joined before: it may be large
         replies.flush()
 
     try:
@@ -163,7 +168,14 @@ def _receive(source: BinaryIO, orders: queue.SimpleQueue[tuple[Order, bytes]]) -
 
 class _Agent:
     def __init__(self, config: AgentConfig) -> None:
-        setup = Setup(1, tuple(config["preimport"]), config["start"], ("0",) if config["gpu"] else ())
+        setup = Setup(
+            1,
+            tuple(config["preimport"]),
+            config["start"],
+            ("0",) if config["gpu"] else (),
+            weights=WEIGHTS if config["weights"] else None,
+            shared_mb=config["shared_mb"],
+        )
         self._sandbox = LocalSandbox(
             setup, namespaces=config["namespaces"], hidden=config["hidden"], counted=config["counted"]
         )
@@ -183,7 +195,7 @@ class _Agent:
             self._store.put(str(order["digest"]), order["weight"], content)
             return {}, b""
         if order["do"] == "list":
-            return {"names": sorted(os.listdir(BOUND))}, b""
+            return {"names": sorted(os.listdir(order["place"]))}, b""
         if order["do"] in ("python", "bash"):
             run_cell = getattr(self._sessions[0], order["do"])
             return message_of(_with_memory_status(lambda: run_cell(order["text"], order["wall_s"])))

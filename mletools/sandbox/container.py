@@ -17,7 +17,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from . import mounts, shipping
-from .agent import BOOT, AgentConfig, Message, Order, read_result
+from .agent import BOOT, BOUND, WEIGHTS, AgentConfig, Message, Order, read_result
 from .engine import SEND_S, Container, DockerSession, Kind, environment, host_config, remove, source_archive
 from .gpus import Leases
 from .hidden import remember, remembered
@@ -25,6 +25,7 @@ from .interface import OUTPUTS, Limits, Outcome, Setup, check_arguments, check_p
 from .outputs import check_outputs
 from .pool import ServerPool
 from .sessions import REPLY_S, BaseSandbox
+from .weights import weights_folder
 
 LABEL = "mletools.sandbox"
 _USER = "65534:65534"
@@ -49,12 +50,15 @@ class DockerSandbox(BaseSandbox):
     def __init__(self, setup: Setup, *, namespaces: bool = True) -> None:
         """Connect to the engine that DOCKER_HOST names; `namespaces` False disables namespaces inside.
 
-        ToolError: the Docker library is not installed, or no engine answers.
+        ToolError: the Docker library is not installed, no engine answers, or the folder of weights cannot be shown.
         """
         super().__init__()
         self._setup = setup
+        self._weights = None if setup.weights is None else weights_folder(setup.weights)
         self._client = _connect()
         self.host = _host()
+        if self._weights is not None:
+            self._refuse_unmountable(self._weights, f"{setup.weights} cannot be sent")
         self._leases = Leases(setup.gpus)
         self._pool = ServerPool(setup.slots, self._new_container)
         self._probe_lock = threading.Lock()
@@ -134,6 +138,7 @@ class DockerSandbox(BaseSandbox):
     def _admit(self, public: Path) -> tuple[_Content | None, Bound | None]:
         """The content of the folder `public`, to be sent, or its path, to be mounted."""
         check_public(public)
+        mounts.refuse_answers_among_weights(self._weights, public)
         self._probe()
         content = self._content_of(public)
         return content, None if content is not None else self._bound(public)
@@ -145,7 +150,8 @@ class DockerSandbox(BaseSandbox):
                     self._pool.serve(lambda container: None, self._kind(Limits(), gpu, None))
 
     def _kind(self, limits: Limits, gpu: str | None, bound: Bound | None) -> Kind:
-        return Kind(limits.memory_mb, limits.disk_mb, limits.processes, limits.threads, gpu, bound)
+        own = limits.submission_mb, self._weights, self._setup.shared_mb
+        return Kind(limits.memory_mb, limits.disk_mb, limits.processes, limits.threads, gpu, bound, *own)
 
     def _content_of(self, public: Path) -> _Content | None:
         """The content of `public` to send; None if it is too large."""
@@ -160,14 +166,15 @@ class DockerSandbox(BaseSandbox):
             self._contents[key] = now, content
         return content
 
-    def _bound(self, public: Path) -> Bound:
+    def _refuse_unmountable(self, folder: str, because: str) -> None:
+        """ToolError: the daemon is on another machine, or an ordinary user cannot read all of `folder` (a real path)."""
         if not self._client.api.base_url.startswith("http+docker://localhost"):
-            raise ToolError(
-                f"{public} holds more than {_LARGEST_SENT >> 20} MB, too much to send to the Docker daemon at "
-                f"{self.host}: run this command on the daemon's machine"
-            )
+            raise ToolError(f"{because} to the Docker daemon at {self.host}: run this command on the daemon's machine")
+        mounts.refuse_unreadable(Path(folder))
+
+    def _bound(self, public: Path) -> Bound:
         real = os.path.realpath(public)
-        mounts.refuse_unreadable(Path(real))
+        self._refuse_unmountable(real, f"{public} holds more than {_LARGEST_SENT >> 20} MB, too much to send")
         status = os.stat(real)
         return real, status.st_dev, status.st_ino
 
@@ -187,8 +194,9 @@ class DockerSandbox(BaseSandbox):
             problem = "neither namespaces nor Landlock work inside containers: programs could read too much"
         elif self._protections not in (None, protections):
             problem = "another container does not have the protections of the first one"
-        elif kind.bound is not None and container.bound_names() != sorted(os.listdir(kind.bound[0])):
-            problem = f"the daemon at {self.host} does not have {kind.bound[0]}: run this command on its machine"
+        for place, folder in ((BOUND, kind.bound[0] if kind.bound else None), (WEIGHTS, kind.weights)):
+            if folder is not None and not problem and container.names(place) != sorted(os.listdir(folder)):
+                problem = f"the daemon at {self.host} does not have {folder}: run this command on its machine"
         if problem is not None:
             container.close()
             raise ToolError(problem)
@@ -223,6 +231,8 @@ class DockerSandbox(BaseSandbox):
                 "preimport": self._setup.preimport,
                 "start": self._setup.start,
                 "gpu": kind.gpu is not None,
+                "weights": kind.weights is not None,
+                "shared_mb": kind.shared_mb,
                 "counted": self._limits_processes,
             }
             container.greet(config, self._source, self._setup.image)

@@ -19,7 +19,7 @@ import mletools
 
 from ..base.errors import ToolError
 from . import seccomp
-from .agent import BOUND, PLACE, STORE_MB, AgentConfig, Message, Order, packet, read_result
+from .agent import BOUND, PLACE, STORE_MB, WEIGHTS, AgentConfig, Message, Order, heading, read_result
 from .interface import Cell
 from .pool import ServerDied
 from .sessions import REPLY_S, BaseSession
@@ -28,7 +28,8 @@ SEND_S = 120.0
 _START_S = 300.0
 _SERVER_MB = 512  # for the warm server and its libraries, in addition to the run
 _SERVER_PROCESSES = 32
-_SHARED_MEMORY_MB = 64
+_SHARED_MEMORY_MB = 64  # where Setup.shared_mb is None; a box in namespaces has its own
+_COPIES = 2  # of an output in the agent's memory, before it has left the container
 # Needed to set up the inner sandbox, whose own filter refuses them to solutions.
 _FOR_SET_UP = {"unshare", "mount", "umount2", "pivot_root", "mount_setattr", "sethostname"}
 _FOR_SET_UP |= {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
@@ -51,6 +52,9 @@ class Kind:
     threads: int
     gpu: str | None
     bound: tuple[str, int, int] | None  # path, device and inode of a public folder that is mounted
+    submission_mb: int = 32
+    weights: str | None = None  # real path of a folder of weights, which is mounted
+    shared_mb: int | None = None  # see Setup
 
 
 def source_archive() -> bytes:
@@ -88,10 +92,13 @@ def host_config(api: Any, kind: Kind, namespaces: bool) -> dict[str, object]:
     security = ["no-new-privileges"]
     if namespaces:
         security += [f"seccomp={seccomp_profile()}", "apparmor=unconfined"]
-    disks = {"/tmp": kind.disk_mb, "/dev/shm": _SHARED_MEMORY_MB, PLACE: STORE_MB}
+    shared_mb = _SHARED_MEMORY_MB if kind.shared_mb is None else kind.shared_mb
+    disks = {"/tmp": kind.disk_mb, "/dev/shm": shared_mb, PLACE: STORE_MB}
     devices = [docker.types.DeviceRequest(device_ids=[kind.gpu], capabilities=[["gpu"]])] if kind.gpu else None
-    folders = [docker.types.Mount(BOUND, kind.bound[0], type="bind", read_only=True)] if kind.bound else None
-    memory = (kind.memory_mb + kind.disk_mb + STORE_MB + _SHARED_MEMORY_MB + _SERVER_MB) << 20
+    shown = {BOUND: kind.bound[0] if kind.bound else None, WEIGHTS: kind.weights}
+    folders = [docker.types.Mount(at, path, type="bind", read_only=True) for at, path in shown.items() if path]
+    handed_out_mb = _COPIES * kind.submission_mb
+    memory = (kind.memory_mb + kind.disk_mb + STORE_MB + shared_mb + handed_out_mb + _SERVER_MB) << 20
     config: dict[str, object] = api.create_host_config(
         network_mode="none",
         cap_drop=["ALL"],
@@ -153,16 +160,17 @@ class Container:
         self.protections, self.notes = reply["protections"], reply["notes"]
         self.weaker_because, self.hidden = reply["weaker_because"], reply["hidden"]
 
-    def bound_names(self) -> list[str]:
-        """The names in the mounted folder."""
-        names: list[str] = self.ask({"do": "list"}, seconds=SEND_S)[0]["names"]
+    def names(self, place: str) -> list[str]:
+        """The names in a folder that is mounted at `place`."""
+        names: list[str] = self.ask({"do": "list", "place": place}, seconds=SEND_S)[0]["names"]
         return names
 
     def ask(self, message: Order | AgentConfig, content: bytes = b"", seconds: float = SEND_S) -> Message:
         """The agent's reply. ToolError: an error of the agent. ServerDied: it has ended, or is silent for `seconds`."""
         try:
             self._socket.settimeout(SEND_S)
-            self._socket.sendall(packet(message, content))
+            self._socket.sendall(heading(message, content))
+            self._socket.sendall(content)
             end = time.monotonic() + seconds
             while (at := self._replies.find(b"\n")) < 0:
                 self._read(end)

@@ -38,6 +38,8 @@ class Setup:
     start: str = "auto"  # warm: fork a process that has them; cold: a fresh interpreter; auto: as the imports need
     gpus: tuple[str, ...] = ()  # devices, see gpus.parse; each run has one to itself; (): none
     image: str = DEFAULT_IMAGE  # of containers
+    weights: str | None = None  # a folder of pretrained weights that every run sees, read-only, at ./weights
+    shared_mb: int | None = None  # MB of /dev/shm, in addition to Limits.disk_mb; None: a part of that
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from .probe import active_protections, prepare_probe
 from .request import RunRequest
 from .session_driver import attend, attend_cold
 from .solution import launch, launch_cold, prepare
+from .weights import NAME as WEIGHTS
+from .weights import variables
 
 NOBODY = 65534
 _INNER_ID = 1000
@@ -100,8 +102,9 @@ def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
     if job.request.namespaces:
         socket.sethostname("box")
         own = (lambda path: os.chown(path, NOBODY, NOBODY)) if root else (lambda path: None)
+        seen = job.request.public, job.request.weights, code
         shown = job.request.device.nodes, job.request.device.unseen
-        work, disk = mounts.build_root(job.plan, job.request.public, code, limits.disk_mb, own, *shown)
+        work, disk = mounts.build_root(job.plan, *seen, limits.disk_mb, job.request.shared_mb, own, *shown)
         paths = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
         folder = job.request.folder
@@ -209,7 +212,7 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
                     os.close(int(name))
         os.chdir(paths["work"])
         limits = job.request.limits
-        _set_environment(paths, limits.threads, job.request.device.visible)
+        _set_environment(paths, limits.threads, job.request)
         _restrict(job, paths, limits)
         inside = (job.outside, job.cgroup, limits, job.plan)
         protections = active_protections(*inside) if job.request.probe else {}
@@ -234,10 +237,12 @@ def _solution_process(job: SolutionJob, paths: dict[str, str], ready: int) -> Ca
         os._exit(1)
 
 
-def _set_environment(paths: dict[str, str], threads: int, visible: str) -> None:
+def _set_environment(paths: dict[str, str], threads: int, request: RunRequest) -> None:
     os.environ.update(HOME=paths["home"], TMPDIR=paths["tmp"])
     # Without a lease the list is empty, which hides all devices from libraries.
-    os.environ.update(CUDA_VISIBLE_DEVICES=visible, CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    os.environ.update(CUDA_VISIBLE_DEVICES=request.device.visible, CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    if request.weights is not None:
+        os.environ.update(variables(f"{paths['work']}/{WEIGHTS}"))
     for library in ("OMP", "MKL", "OPENBLAS"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
 
@@ -266,7 +271,7 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
         shown, listed = job.plan.readable
         readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
         readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
-        readable += [f"{job.request.folder}/input"]
+        readable += [f"{job.request.folder}/input", *([job.request.weights] if job.request.weights else [])]
         writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
         if job.request.gpu:
             # CUDA names its threads there, and does not start where it cannot.

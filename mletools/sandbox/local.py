@@ -30,6 +30,8 @@ from .sessions import BaseSandbox
 from .starting import wants_fresh_interpreter
 from .verdict import Observations, outcome_of
 from .warm import SetUpFailed, Template, WarmServer
+from .weights import NAME as WEIGHTS
+from .weights import weights_folder
 
 _PROBE = Limits(wall_s=30.0)
 
@@ -52,7 +54,8 @@ class LocalSandbox(BaseSandbox):
 
         `counted`: this process is in a cgroup, such as a container's, whose limit of processes is meant for one run.
 
-        Starts nothing yet. ToolError: solutions could not see this interpreter, or a GPU of the setup does not exist.
+        Starts nothing yet. ToolError: solutions could not see this interpreter, or a GPU or the folder of weights of the
+        setup does not exist.
         """
         super().__init__()
         self._plan = mounts.make_plan()
@@ -64,6 +67,7 @@ class LocalSandbox(BaseSandbox):
         here = cards() if setup.gpus else []
         self._devices = {name: find(name, here) for name in setup.gpus}
         self._leases = Leases(setup.gpus)
+        self._weights = None if setup.weights is None else weights_folder(setup.weights)
         self._pool = ServerPool(setup.slots, self._new_server)
         self._template: Template | None = None
         self._template_lock = threading.Lock()
@@ -145,7 +149,7 @@ class LocalSandbox(BaseSandbox):
                 if not self._namespaces:
                     folder = tempfile.mkdtemp(prefix="mletools-run-")
                     stack.callback(remove_folder, folder)
-                    _fill_folder(folder, b"", request.public)
+                    _fill_folder(folder, b"", request)
                     request = replace(request, folder=folder)
                 session, release = self._pool.keep(
                     lambda server: LocalSession(server, request, outputs, exposed=exposed)
@@ -167,6 +171,7 @@ class LocalSandbox(BaseSandbox):
         check_public(public)
         if not os.access(public, os.R_OK | os.X_OK):
             raise ToolError(f"{public}: this user cannot read it")
+        mounts.refuse_answers_among_weights(self._weights, public)
         self._probe()
         real = os.path.realpath(public)
         if real in self._checked:
@@ -181,6 +186,8 @@ class LocalSandbox(BaseSandbox):
             if self._protections is not None:
                 return
             self._plan.hidden = self.hidden
+            if self._weights is not None and os.geteuid() == 0:
+                mounts.refuse_unreadable(Path(self._weights))
             if self._want_namespaces:
                 try:
                     self._protections = self._probe_with(True)
@@ -188,6 +195,8 @@ class LocalSandbox(BaseSandbox):
                     return
                 except SetUpFailed as error:
                     self.weaker_because = str(error)
+            if self._weights is not None and os.geteuid() == 0:
+                mounts.refuse_unreachable(self._weights)
             self._protections = self._probe_with(False)
 
     def _probe_with(self, namespaces: bool) -> dict[str, bool]:
@@ -208,6 +217,8 @@ class LocalSandbox(BaseSandbox):
             counted=self._counted,
             gpu=gpu,
             device=self._devices[gpu] if gpu is not None else NO_DEVICE,
+            weights=self._weights,
+            shared_mb=self._setup.shared_mb,
         )
 
     def _run_on(
@@ -219,7 +230,7 @@ class LocalSandbox(BaseSandbox):
         try:
             if not request.namespaces:
                 folder = tempfile.mkdtemp(prefix="mletools-run-")
-                _fill_folder(folder, code, request.public)
+                _fill_folder(folder, code, request)
             probed = server.run(code, replace(request, folder=folder), seen)
             outcome = replace(
                 outcome_of(seen, request.limits, outputs),
@@ -261,14 +272,19 @@ def _machine_errors() -> Iterator[None]:
         raise ToolError(f"the sandbox failed on this machine: {error}") from error
 
 
-def _fill_folder(folder: str, code: bytes, public: str) -> None:
-    """Folders for a run without a mount namespace; `public` is copied, since its owner could change its rights."""
+def _fill_folder(folder: str, code: bytes, request: RunRequest) -> None:
+    """Folders for a run without a mount namespace.
+
+    The public folder is copied, since its owner could change its rights; the weights are too large for that.
+    """
     os.chmod(folder, 0o755)
     for name in ("work", "home", "tmp", "code"):
         os.mkdir(f"{folder}/{name}", 0o755)
     Path(f"{folder}/code/{mounts.SCRIPT}").write_bytes(code)
-    shutil.copytree(public, f"{folder}/input")
+    shutil.copytree(request.public, f"{folder}/input")
     os.symlink("../input", f"{folder}/work/input")
+    if request.weights is not None:
+        os.symlink(request.weights, f"{folder}/work/{WEIGHTS}")
     if os.geteuid() == 0:
         for name in ("work", "home", "tmp"):
             os.chown(f"{folder}/{name}", NOBODY, NOBODY)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ..base.errors import ToolError
 from . import linux
+from .weights import NAME as WEIGHTS
 
 WORK, HOME, TEMPORARY, CODE, HIDDEN = "/box/work", "/box/home", "/box/tmp", "/code", "/hidden"
 SCRIPT = "solution.py"
@@ -176,6 +177,15 @@ def refuse_shared_data(plan: MountPlan, public: Path) -> None:
             raise ToolError(f"{public} lies in {target}, which every solution can read: move the task data elsewhere")
 
 
+def refuse_answers_among_weights(weights: str | None, public: Path) -> None:
+    """ToolError: the folder of weights (a real path) and that of a task, with its answers, lie in one another."""
+    task = os.path.dirname(os.path.realpath(public))
+    if weights is not None and (_inside(task, weights) or _inside(weights, task)):
+        raise ToolError(
+            f"{public} and the weights in {weights}, which every solution can read, lie in one another: move either"
+        )
+
+
 def refuse_unreadable(public: Path) -> None:
     """ToolError: an ordinary user cannot read all of the folder `public`. For sandboxes of root."""
     for folder, folders, files in os.walk(public):
@@ -188,6 +198,15 @@ def refuse_unreadable(public: Path) -> None:
                     raise ToolError(
                         f"solutions run as nobody and cannot read {path}: chmod -R o+rX {shlex.quote(str(public))}"
                     )
+
+
+def refuse_unreachable(folder: str) -> None:
+    """ToolError: an ordinary user cannot come to `folder`, whose path is real. For sandboxes of root without namespaces."""
+    for parent in Path(folder).parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            raise ToolError(
+                f"solutions run as nobody and cannot come to {folder}: chmod o+x {shlex.quote(str(parent))}"
+            )
 
 
 def _bind(source: str, target: str) -> None:
@@ -235,16 +254,24 @@ def _make_devices(more: Sequence[str]) -> None:
     os.mkdir("/dev/shm")
 
 
-def _make_disk(disk_mb: int, own: Callable[[str], None]) -> None:
+def _mount_disk(place: str, size_mb: int) -> None:
     flags = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("tmpfs", place, "tmpfs", flags, f"size={size_mb}m,nr_inodes={1000 + 100 * size_mb},mode=0755")
+
+
+def _make_disk(disk_mb: int, shared_mb: int | None, own: Callable[[str], None]) -> None:
     os.mkdir("/box")
-    linux.mount("tmpfs", "/box", "tmpfs", flags, f"size={disk_mb}m,nr_inodes={1000 + 100 * disk_mb},mode=0755")
+    _mount_disk("/box", disk_mb)
     for name in (WORK, HOME, TEMPORARY, "/box/shm"):
         os.mkdir(name, 0o700)
         own(name)
     os.mkdir("/tmp")
     linux.mount(TEMPORARY, "/tmp", None, linux.MS_BIND)
-    linux.mount("/box/shm", "/dev/shm", None, linux.MS_BIND)
+    if shared_mb is None:
+        linux.mount("/box/shm", "/dev/shm", None, linux.MS_BIND)
+    else:
+        _mount_disk("/dev/shm", shared_mb)
+        own("/dev/shm")
 
 
 def _make_proc(statistics: str, unseen: Sequence[str]) -> None:
@@ -290,17 +317,20 @@ def _hide(plan: MountPlan) -> None:
 def build_root(
     plan: MountPlan,
     public: str,
+    weights: str | None,
     code: bytes,
     disk_mb: int,
+    shared_mb: int | None,
     own: Callable[[str], None],
     devices: Sequence[str],
     unseen: Sequence[str],
 ) -> tuple[int, int]:
     """Replace the root of this process, which is the first one of new mount and pid namespaces.
 
-    `public` becomes ./input of the work folder and `code` the script; all files may take `disk_mb` MB; `own` gives a
-    folder to the solution's user; of `devices`, those that exist are added to the usual ones; the folders `unseen` of /proc
-    are empty. Returns descriptors of the work folder and its disk.
+    `public` becomes ./input of the work folder, `weights` ./weights, and `code` the script; all files may take `disk_mb`
+    MB, of which /dev/shm is a part unless it has `shared_mb` of its own; `own` gives a folder to the solution's user; of
+    `devices`, those that exist are added to the usual ones; the folders `unseen` of /proc are empty. Returns descriptors
+    of the work folder and its disk.
     """
     mounted = _mount_points()
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -312,7 +342,7 @@ def build_root(
     os.mkdir(_NOTHING)
     linux.mount("tmpfs", _NOTHING, "tmpfs", _MOUNT_READ_ONLY, "size=4k,mode=0555")
     _make_devices(devices)
-    _make_disk(disk_mb, own)
+    _make_disk(disk_mb, shared_mb, own)
     for source, target in plan.binds:
         if os.path.isdir("/old" + source):
             os.makedirs(target, exist_ok=True)
@@ -327,8 +357,10 @@ def build_root(
     os.makedirs("/etc", exist_ok=True)
     for name, text in _ETC.items():
         _put_file(f"/etc/{name}", text.encode())
-    os.mkdir(WORK + "/input")
-    _show(public, WORK + "/input", mounted)
+    for folder, name in ((public, "input"), (weights, WEIGHTS)):
+        if folder is not None:
+            os.mkdir(f"{WORK}/{name}")
+            _show(folder, f"{WORK}/{name}", mounted)
     os.mkdir(CODE)
     _put_file(f"{CODE}/{SCRIPT}", code)
     _make_proc(plan.statistics, unseen)

@@ -5,6 +5,7 @@ Not covered: isolation, which is the inner sandbox's; scheduling and retries.
 """
 
 import atexit
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -170,6 +171,8 @@ def _prepared(request: NodeRequest, packed: Any) -> Iterator[tuple[Sandbox, Path
     sandbox = _inner(request)
     if request["backend"] == "local":
         mounts.refuse_shared_data(_plan(), Path(request["origin"]))
+    if (weights := request["setup"]["weights"]) is not None:
+        mounts.refuse_answers_among_weights(os.path.realpath(weights), Path(request["origin"]))
     with shipping.unpacked(shipping.shared_root(), request["digest"], packed) as public:
         yield sandbox, public
 

@@ -1,13 +1,16 @@
 """The options of a sandbox, for the commands that run programs."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from ..base.errors import OptionError, ToolError
 from ..base.options import option
+from ..records.sample import TIMES_SAMPLE
 from . import BACKENDS, DEFAULT_IMAGE, STARTS, Limits, Sandbox, Setup, choose, open_sandbox
 from .gpus import ANY, parse
+from .weights import weights_folder
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,21 @@ class SandboxOptions:
     file_size: int = option("Largest file it may write.", default=64, at_least=1, metavar="MB")
     disk: int = option("Size of all files it may write.", default=256, at_least=1, metavar="MB")
     output_size: int = option("Size of standard output, and of standard error.", default=1024, at_least=1, metavar="KB")
-    submission_size: int = option("Largest submission.csv.", default=32, at_least=1, at_most=32, metavar="MB")
+    shared_memory: int | None = option(
+        "Size of /dev/shm, where workers of a DataLoader pass batches (default: a part of --disk).",
+        at_least=1,
+        metavar="MB",
+    )
+    submission_size: int = option(
+        f"Largest submission.csv; {TIMES_SAMPLE} times the task's sample submission where that is more.",
+        default=32,
+        at_least=1,
+        metavar="MB",
+    )
+    weights: str | None = option(
+        "Folder of pretrained weights that programs see, read-only, at ./weights; with --on, of each node.",
+        metavar="DIR",
+    )
     threads: int = option("Threads of numeric libraries.", default=1, at_least=1)
 
     def limits(self, timeout: float) -> Limits:
@@ -68,12 +85,21 @@ class SandboxOptions:
         )
 
     def check(self) -> None:
-        """OptionError or ToolError for devices that cannot be given out."""
+        """OptionError or ToolError for devices that cannot be given out, or weights that cannot be shown."""
         devices(self.gpus, self.on)
+        if self.weights is not None and self.on is None:
+            weights_folder(self.weights)
 
     def open(self, slots: int, say: Callable[[str], None]) -> AbstractContextManager[Sandbox]:
         """The sandbox, closed at the end of the with block; `say` receives messages for the user."""
-        setup = Setup(slots, start=self.start, gpus=devices(self.gpus, self.on), image=self.image)
+        setup = Setup(
+            slots,
+            start=self.start,
+            gpus=devices(self.gpus, self.on),
+            image=self.image,
+            weights=None if self.weights is None else os.path.abspath(self.weights),
+            shared_mb=self.shared_memory,
+        )
         if self.preimport is not None:
             setup = replace(setup, preimport=tuple(filter(None, self.preimport.split(","))))
         backend = self.backend

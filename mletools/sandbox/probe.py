@@ -10,9 +10,12 @@ from contextlib import suppress
 from .cgroup import MemoryCgroup
 from .interface import Limits
 from .mounts import MountPlan
+from .weights import NAME as WEIGHTS
+from .weights import VARIABLES
 
 _THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY"}
 _OURS = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH", "HOME", "TMPDIR", "LANG", "PYTHONHASHSEED"} | _THREADS
+_OURS |= set(VARIABLES)
 _SKLEARN = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # set by its import
 _NAMESPACES = {"user": "user", "mnt": "mount", "pid": "pid", "net": "network", "ipc": "ipc", "uts": "uts"}
 
@@ -54,13 +57,13 @@ def _root_is_closed(same_root: bool, shown: Sequence[str]) -> bool:
         return True
 
 
-def _input_is_read_only() -> bool:
+def _is_read_only(folder: str) -> bool:
     try:
-        descriptor = os.open("input/.probe", os.O_CREAT | os.O_WRONLY, 0o600)
+        descriptor = os.open(f"{folder}/.probe", os.O_CREAT | os.O_WRONLY, 0o600)
     except OSError:
         return True
     os.close(descriptor)
-    os.unlink("input/.probe")
+    os.unlink(f"{folder}/.probe")
     return False
 
 
@@ -91,7 +94,7 @@ def active_protections(
     active.update(
         private_files=_root_is_closed(same_root, [path for _, path in (*plan.binds, *plan.links)]),
         no_bundled_answers=_tables_are_hidden(plan, same_root),
-        read_only_input=_input_is_read_only(),
+        read_only_input=_is_read_only("input") and _is_read_only(WEIGHTS),
         own_inodes=inside["library"] != outside["library"],
         no_network=_network_is_closed(),
         no_new_privs=status.get("NoNewPrivs") == "1",

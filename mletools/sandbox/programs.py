@@ -8,7 +8,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
@@ -17,6 +17,7 @@ from ..base.ids import bytes_digest, derive_seed
 from ..instrument import describe, instrument, make_nonce, observer_text, read_report
 from ..records.common import LongText
 from ..records.rollout import Execution, Rollout, SubmissionFile
+from ..records.sample import submission_mb
 from ..records.task import Task
 from .interface import Limits, Outcome, Sandbox
 from .outputs import SUBMISSION
@@ -41,6 +42,7 @@ class ProgramRunner:
             return rollout
         entry = rollout.get("instrument")
         nonce, code = entry["nonce"] if entry else None, rollout["code"]
+        limits = self.limits
         watched: list[str] | None = None
         if entry and nonce == "":
             code = entry["code"] or code  # plain markers: the program prints them itself
@@ -58,9 +60,15 @@ class ProgramRunner:
                 observer = observer_text(nonce, entry["sites"] or {}, describe(public), waits=waits)
             seed = derive_seed(self.seed, rollout["id"])
             refuse_known_answers(rollout["task"], self.sandbox.protections)
-            outcome = self.sandbox.run(code, public, self.limits, seed, observer=observer)
+            limits = limits_for(public, limits)
+            outcome = self.sandbox.run(code, public, limits, seed, observer=observer)
             refuse_known_answers(rollout["task"], outcome.protections)  # of a cluster's other node
-        return {**rollout, "execution": execution_record(outcome, self.limits, self.data, SANDBOX, nonce, watched)}
+        return {**rollout, "execution": execution_record(outcome, limits, self.data, SANDBOX, nonce, watched)}
+
+
+def limits_for(public: Path, limits: Limits) -> Limits:
+    """`limits` with room for a submission to the task with this public folder."""
+    return replace(limits, submission_mb=submission_mb(public, limits.submission_mb))
 
 
 def refuse_known_answers(task: Task, protections: Mapping[str, bool]) -> None:

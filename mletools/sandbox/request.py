@@ -24,6 +24,8 @@ class RunRequest:
     observer: str = ""  # see Sandbox.run
     gpu: str | None = None
     device: Device = NO_DEVICE
+    weights: str | None = None  # real path of the folder of pretrained weights
+    shared_mb: int | None = None  # see Setup
     folder: str | None = None  # of a run without a mount namespace
     probe: bool = False  # report the active protections
 

@@ -333,7 +333,7 @@ CASES: dict[str, tuple[Check, ...]] = {
     "counts as recall 0": (recall_of_a_class_only_predicted_is_0,),
     "must be a permutation": (orders_are_permutations,),
     "must be the same set as in the answers": (orders_are_permutations,),
-    "--max-submission": (more_bytes_are_read_where_asked,),
+    "some hundred MB": (more_bytes_are_read_where_asked,),
     "items are whole numbers (07 = 7)": (whole_numbers_as_items, leading_zeros_do_not_matter, refused("7.0", "x", "1.5")),
     "later items must be whole numbers too": (whole_numbers_as_items, refused("7 x", "7 1.5"), accepted("7 08")),
     "Tokens are whole numbers (07 = 7)": (whole_numbers_as_items, leading_zeros_do_not_matter, refused("7.0", "x", "1 inf")),

@@ -81,6 +81,21 @@ def test_a_run_tells_what_its_options_and_its_interpreter_are(scaffold: str, tmp
     assert f"\ntrain.csv: {rows} rows, 3 columns, " in told and "\n  y: number; " in told
 
 
+@pytest.mark.parametrize("scaffold", ["single", pytest.param("react", marks=pytest.mark.slow)])
+def test_a_run_tells_which_weights_there_are(scaffold: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    (tmp_path / "pretrained" / "hub" / "models--google--vit" / "snapshots" / "abc").mkdir(parents=True)
+    line = ("mle-rollout", "--scaffold", scaffold, "--weights", "pretrained", *FAST, "tasks.jsonl")
+    (record,) = records(run_command(*line, cwd=tmp_path).stdout)
+    told = "\n".join(message["content"] for message in record["messages"] if message["role"] != "assistant")
+    assert (
+        "; pretrained weights in ./weights: models that `from_pretrained` and timm load by name (google/vit)." in told
+    )
+    assert record["lineage"][-1]["options"]["weights"] == "pretrained"
+    refused = run_command(*line[:4], "nowhere", *line[5:], cwd=tmp_path, check=False)
+    assert refused.returncode == 1 and refused.stderr.endswith(b"/nowhere: no such folder of weights\n")
+
+
 class Asked:
     """Facts that count what is asked."""
 

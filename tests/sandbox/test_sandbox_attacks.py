@@ -53,7 +53,8 @@ class BareSandbox:
 
     name = "bare"
 
-    def __init__(self) -> None:
+    def __init__(self, weights: str) -> None:
+        self._weights = weights
         self._folder = Path(tempfile.mkdtemp(prefix="mletools-bare-"))
         self._work = self._folder / "work"
         # Only the targets's own descriptors are passed on: attacks write to all that they find.
@@ -76,8 +77,9 @@ class BareSandbox:
     def run(self, code: str, public: Path, limits: Limits, seed: int) -> Outcome:
         self._work.mkdir(exist_ok=True)
         self._work.chmod(0o700)
-        with suppress(FileExistsError):
-            (self._work / "input").symlink_to(public)
+        for name, target in (("input", public), ("weights", self._weights)):
+            with suppress(FileExistsError):
+                (self._work / name).symlink_to(target)
         own = Path(tempfile.mkdtemp(dir=self._folder))
         (own / "solution.py").write_text(f"import random; random.seed({seed})\n{code}")
         places = {name: str(self._work) for name in ("HOME", "TMPDIR", "PYTHONPATH")}
@@ -125,16 +127,17 @@ class BareSandbox:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-# A backend is opened by its name, once a session, with a targets around it. To try another one, fill in a line here.
-BACKENDS: dict[str, Callable[[], Sandbox]] = {
-    "local": lambda: LocalSandbox(Setup(2)),
-    "local without namespaces": lambda: LocalSandbox(Setup(2), namespaces=False, cgroup=False),
-    "docker": lambda: DockerSandbox(Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"])),
-    "docker without namespaces": lambda: DockerSandbox(
-        Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"]), namespaces=False
+# A backend is opened by its name, once a session, with a targets around it, whose weights it shows. To try another one,
+# fill in a line here.
+BACKENDS: dict[str, Callable[[str], Sandbox]] = {
+    "local": lambda weights: LocalSandbox(Setup(2, weights=weights)),
+    "local without namespaces": lambda weights: LocalSandbox(Setup(2, weights=weights), namespaces=False, cgroup=False),
+    "docker": lambda weights: DockerSandbox(Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"], weights=weights)),
+    "docker without namespaces": lambda weights: DockerSandbox(
+        Setup(2, image=os.environ["MLE_SANDBOX_IMAGE"], weights=weights), namespaces=False
     ),
-    "local on ray": lambda: RaySandbox("ray", "local", Setup(2)),
-    "bare": BareSandbox,
+    "local on ray": lambda weights: RaySandbox("ray", "local", Setup(2, weights=weights)),
+    "bare": lambda weights: BareSandbox(weights),
 }
 SLOW = set(BACKENDS) - {"local", "bare"}
 
@@ -244,7 +247,7 @@ def open_backend(name: str, stack: ExitStack, fixture: Callable[[str], Any]) -> 
         if name.endswith("ray") and find_spec("ray") is None:
             pytest.skip("needs the [ray] extra")
         targets = stack.enter_context(AttackTargets())
-        sandbox = BACKENDS[name]()
+        sandbox = BACKENDS[name](str(targets.weights))
     stack.callback(sandbox.close)
     if isinstance(sandbox, BareSandbox):
         sandbox.inherits = (targets.descriptor,)

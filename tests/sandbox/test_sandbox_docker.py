@@ -235,6 +235,21 @@ def test_large_folder_is_mounted(
         run(sandbox, public, "pass")
 
 
+@pytest.mark.slow
+def test_large_submission_of_a_program_with_little_memory(sandbox: DockerSandbox, public: Path) -> None:
+    """The agent holds it twice before it has left the container; neither counts as the program's."""
+    code = """
+        import os
+        with open("submission.csv", "wb") as file:
+            for number in range(400):
+                file.write(bytes([48 + number % 10]) * (1 << 20))
+    """
+    outcome = run(sandbox, public, code, memory_mb=64, file_mb=500, disk_mb=500, submission_mb=400)
+    assert (outcome.status, outcome.submission_problem) == ("ok", None)
+    assert outcome.submission is not None and len(outcome.submission) == 400 << 20
+    assert outcome.submission[:: 1 << 20] == b"0123456789" * 40
+
+
 # Walls
 
 

@@ -322,6 +322,29 @@ def test_large_public_folder(sandbox: RaySandbox, public: Path) -> None:
 
 @pytest.mark.slow
 @needs_ray
+def test_weights_lie_on_each_node(on_cluster: Any, public: Path, tmp_path: Path, said: list[str]) -> None:
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("notes")
+    code = "import os; print(open('weights/notes.txt').read(), os.access('weights', os.W_OK))"
+    opened = RaySandbox("ray", "local", replace(SETUP, weights=str(folder)), said.append)
+    try:
+        if opened.protections["mount_namespace"]:  # else other users cannot come to the folder
+            assert opened.run(code, public, LIMITS, 0).stdout == b"notes False\n"
+        with pytest.raises(ToolError, match="lie in one another"):
+            opened.run(code, folder, LIMITS, 0)
+    finally:
+        opened.close()
+    opened = RaySandbox("ray", "local", replace(SETUP, weights=str(tmp_path / "absent")), said.append)
+    try:
+        with pytest.raises(ToolError, match=r"Ray node \S+: .*absent: no such folder of weights"):
+            opened.run(code, public, LIMITS, 0)
+    finally:
+        opened.close()
+
+
+@pytest.mark.slow
+@needs_ray
 def test_trouble_of_ours_is_an_error(sandbox: RaySandbox, public: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="no such folder; is --data"):
         sandbox.run("pass", tmp_path / "nowhere", LIMITS, 0)

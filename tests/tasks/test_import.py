@@ -146,6 +146,17 @@ def test_a_prepared_folder_of_mle_bench_needs_no_flags(tmp_path: Path) -> None:
     assert linked.samefile(original)
 
 
+def test_a_sample_whose_like_may_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = bench(tmp_path / "data")
+    candidate = Candidate("mle-bench", "spaceship-titanic", source)
+    assert import_task(candidate, ImportOptions(), tmp_path / "a")[1] == []
+    monkeypatch.setattr("mletools.tasks.importing.task.MOST_SAMPLE_BYTES", 10)
+    (note,) = import_task(candidate, ImportOptions(), tmp_path / "b")[1]
+    assert note == (
+        "its sample submission has 0 MB, so programs may need --file-size 1 --disk 2 or more, and --memory-size to fit"
+    )
+
+
 def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(18, "Invalid cross-device link")

@@ -92,6 +92,8 @@ class AttackTargets:
         self.answers = self.private / "answers.csv"
         self.answers.write_text(self.canary("the answers") + "\n")
         (self.private / "submission.csv").write_text(self.canary("a file outside") + "\n")
+        self.weights = self.folder / "weights"  # for a sandbox that is to show them
+        self._restore_weights()
         # An open descriptor of the command, which a careless backend would pass on.
         self.descriptor = os.open(self.answers, os.O_RDONLY)
         os.set_inheritable(self.descriptor, True)
@@ -162,6 +164,20 @@ class AttackTargets:
             contents["."] = (self.public.lstat().st_mode, b"")
         return contents
 
+    def _weights_are_whole(self) -> bool:
+        file = self.weights / "model.bin"
+        whole = file.is_file() and file.read_bytes() == b"weights"
+        return whole and sorted(os.listdir(self.weights)) == ["hub", "model.bin"]
+
+    def _restore_weights(self) -> None:
+        if self.weights.exists() and self._weights_are_whole():
+            return
+        shutil.rmtree(self.weights, ignore_errors=True)
+        (self.weights / "hub").mkdir(parents=True)
+        (self.weights / "model.bin").write_bytes(b"weights")
+        (self.weights / "model.bin").chmod(0o644)
+        (self.weights / "hub" / "link").symlink_to(self.answers)
+
     def begin(self) -> None:
         """Prepare for an attack: clean up, restore what was harmed, choose new marks."""
         self.sweep()
@@ -183,6 +199,7 @@ class AttackTargets:
             "task": str(self.folder / "task"),
             "answers": str(self.answers),
             "private": str(self.private),
+            "weights": str(self.weights),
             "secrets": [str(self.answers), str(self.private / "submission.csv")],
             "shm_file": str(self._shm_file),
             "shm_id": self._shm_id,
@@ -205,6 +222,8 @@ class AttackTargets:
         breaches += self._victim.harm()
         if self._public_now() != self._public_files:
             breaches.append("changed the public folder")
+        if not self._weights_are_whole():
+            breaches.append("changed the weights")
         breaches += [f"left a process: {name}" for _, name in marked_processes(self.mark)][:3]
         breaches += [f"left {path}" for path in self._marked_files(self.mark)][:3]
         if self._segment(self.mark) >= 0:
@@ -251,6 +270,7 @@ class AttackTargets:
             self._victim.end()
             self._victim.start()
         self._restore_public()
+        self._restore_weights()
 
     def _sweep_marked(self, mark: str) -> None:
         end = time.monotonic() + 10

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...grading import metrics
+from ...records.sample import SAMPLES
 from ...records.task import Scoring, SubmissionFormat
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
@@ -19,7 +20,7 @@ from ..table import MISSING, Rejected
 from ..tree import files_below
 from .columns import Columns, header_of, read_columns, written
 from .declare import GradingRules, answers_part, known_labels, metric_part, problem_of, submission_of
-from .lookup import SAMPLES, distinct_rows, text_of
+from .lookup import distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import read_header, read_sheet

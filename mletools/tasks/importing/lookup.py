@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...base.csv_files import CsvError, read_rows
+from ...records.sample import SAMPLES
 from ..table import Rejected
 from .columns import header_of, reject_pointer
 
-SAMPLES = ("sample_submission.csv", "sampleSubmission.csv", "sample_submission_null.csv", "SampleSubmission.csv")
 MOST_DESCRIPTION = 1 << 20
 
 

@@ -17,6 +17,7 @@ from ...base.errors import RecordError, ToolError
 from ...base.ids import derive_seed
 from ...grading import check_task, metrics, score_bytes
 from ...grading.private_data import task_folder
+from ...records.sample import SAMPLES, TIMES_SAMPLE
 from ...records.task import Grading, Task, WrittenData
 from ..code_metrics import CodeMetrics
 from ..draft import TaskDraft
@@ -28,16 +29,17 @@ from ..table import Rejected, generator
 from ..validation import validation_problem
 from .bundle import bundle
 from .kaggle import kaggle
-from .lookup import SAMPLES
 from .options import AUTHOR, Candidate, ImportOptions
 from .own_record import corrected, folder_parts, own_record, written_task
 from .own_table import own_table
 from .prepared import prepared
 from .split import draft_of_parts
 
-# Larger answers are not scored against themselves: grading reads submissions of at most 32 MB.
+# Larger answers are not scored against themselves: without a sample submission, grading reads at most 32 MB.
 MOST_SANITY_BYTES = 20 << 20
 MOST_OFF_PERFECT = 1e-4
+# By default programs write files of 64 MB, and may need TIMES_SAMPLE times the sample's bytes.
+MOST_SAMPLE_BYTES = (64 << 20) // TIMES_SAMPLE
 # Baselines read tables: of these they learn nothing but from numbers in train.csv and test.csv.
 MEDIA = {"image": "pictures", "audio": "sounds", "video": "videos"}
 # The score of fewer rows is luck, and so would be a medal.
@@ -151,9 +153,22 @@ def _finished(
         problem = validation_problem(task, data)
     except OSError as error:
         raise Rejected(f"{error.filename}: {error.strerror}") from None
+    notes += _sample_note(parts)
     if problem is not None:
         notes.append(f"no validation rows can be held out, so agents in turns will see no scores: {problem}")
     return task, notes
+
+
+def _sample_note(parts: Parts) -> list[str]:
+    """What to tell of a sample submission whose like may not fit into the files that programs may write by default."""
+    bytes_of_sample = max((size(parts.public[name]) for name in SAMPLES if name in parts.public), default=0)
+    if bytes_of_sample <= MOST_SAMPLE_BYTES:
+        return []
+    needed = -(-TIMES_SAMPLE * bytes_of_sample >> 20)
+    return [
+        f"its sample submission has {bytes_of_sample >> 20} MB, so programs may need --file-size {needed} --disk "
+        f"{2 * needed} or more, and --memory-size to fit"
+    ]
 
 
 def _check(record: Grading) -> None:
