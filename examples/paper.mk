@@ -62,12 +62,15 @@ layout.mle-rl.1 := 0 0 - -
 layout.mle-rl.8 := 0,1,2,3 4,5 - 6,7
 layout.rl4mle.1 := 0 0 - -
 layout.rl4mle.8 := 0,1 2 - 3,4,5,6,7
-layout.sandmle.1 := 0 0 0 -
+layout.sandmle.1 := 0 0 - -
 layout.sandmle.8 := 0,1,2,3 4 5 6,7
 layout.rd-agent.1 := - - - 0
 layout.rd-agent.8 := - - - 0,1,2,3,4,5,6,7
 ifneq ($(filter paper rehearsal,$(SIZE)),)
 GPUS ?= 8
+CARD_GB ?= 80
+HOST_GB ?= $(shell echo $$((250 * $(GPUS))))
+CORES ?= $(shell echo $$((16 * $(GPUS))))
 card = $(filter-out -,$(word $(1),$(layout.$(EXPERIMENT).$(GPUS))))
 TRAINER_GPUS ?= $(call card,1)
 SAMPLER_GPUS ?= $(call card,2)
@@ -180,8 +183,14 @@ needs:
 	@$(INNER) -s -n --always-make results | python3 ../needs.py
 
 # of each stage the processes and their cards, memory, rollouts, hours, tokens and USD; an error where something does not fit
+# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices
+usd.rd-agent := 20.74
+usd.mle-ideator := 1.4
+PRICES ?=
+PROGRAM_SECONDS ?=
 plan:
-	@python3 ../plan.py
+	@python3 ../plan.py GPUS=$(GPUS) CARD_GB=$(CARD_GB) HOST_GB=$(HOST_GB) CORES=$(CORES) SERVERS='$(SERVERS)' PRICES=$(PRICES) \
+	  PROGRAM_SECONDS=$(PROGRAM_SECONDS) USD=$(usd.$(EXPERIMENT))
 
 clean:
 	rm -rf $(OUT)

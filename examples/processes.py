@@ -4,8 +4,8 @@
     python3 processes.py LOG --pretend -- COMMAND...   # the mle commands, and launchers of trainers, only pretend
 
 LOG gets a JSON object for each: `group`, the same for the commands of one pipe and for what they start themselves;
-`words`; `cards` (CUDA_VISIBLE_DEVICES) and `engine` (MLE_ENGINE_OPTION) as they were; `stdin`, the number of records that
-a pretending one was given there. One that pretends writes records with the fields that the Makefiles' own commands (jq,
+`words`; `cards` (CUDA_VISIBLE_DEVICES) and `engine` (MLE_ENGINE_OPTION) as they were; `validates`, whether it is part of a
+--validate; `stdin`, the number of records that a pretending one was given there. One that pretends writes records with the fields that the Makefiles' own commands (jq,
 head, sed) look at, as many as there would be at least, and trains nothing.
 """
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = sorted(path.name for path in (ROOT / "bin").glob("mle-*"))
 LAUNCHERS = ("accelerate", "torchrun")
 AS = "--as"  # the first word where this file stands in for another command
-TRAINER, PROGRAMS = "the trainer", "programs"
+TRAINER, SAMPLER, VALIDATION, PROGRAMS = "the trainer", "the sampler's model", "validation's model", "programs"
 OUTPUT = ("-o", "--output")
 # options whose value is a file that is not the input
 FILES = {*OUTPUT, "--rejects", "--state", "--write-states", "--write-steps", "--pool", "--seeds", "--tasks", "--dropped"}
@@ -45,6 +45,7 @@ class Process(NamedTuple):
     cards: str
     engine: str
     stdin: int
+    validates: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -87,10 +88,10 @@ def users(processes: Iterable[Process]) -> list[User]:
         if name.startswith("mle-train-"):
             found.append(User(TRAINER, cards_of(each.cards), None))
         elif local:
-            found.append(User(f"the model of {name}", cards_of(each.cards), share_of(each.engine)))
+            found.append(User(VALIDATION if each.validates else SAMPLER, cards_of(each.cards), share_of(each.engine)))
         if gpus := each.value("--gpus"):
             found.append(User(PROGRAMS, cards_of(gpus), None))
-    return list(dict.fromkeys(found))  # a trainer has a process for each card; programs lease
+    return list(dict.fromkeys(found))  # a trainer has a process for each card
 
 
 def validation(trainer: Process) -> list[Process]:
@@ -100,7 +101,7 @@ def validation(trainer: Process) -> list[Process]:
         words = shlex.split(part)
         settings = dict(word.split("=", 1) for word in itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
         cards, engine = settings.get("CUDA_VISIBLE_DEVICES", trainer.cards), settings.get("MLE_ENGINE_OPTION", "")
-        found.append(Process(trainer.group, words[len(settings) :], cards, engine, 0))
+        found.append(Process(trainer.group, words[len(settings) :], cards, engine, 0, True))
     return [each for each in found if each.command]
 
 
@@ -210,7 +211,8 @@ def stand_in(name: str, words: list[str]) -> None:
         count = pretend([name, *words]) if pretending else 0
         cards, engine = os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("MLE_ENGINE_OPTION", "")
         with open(os.environ["PROCESSES_LOG"], "a", encoding="utf-8") as log:
-            log.write(json.dumps(Process(own, [name, *words], cards, engine, count)._asdict()) + "\n")
+            each = Process(own, [name, *words], cards, engine, count, "MLE_POLICY" in os.environ)
+            log.write(json.dumps(each._asdict()) + "\n")
     if pretending:
         return
     others = os.environ["PATH"].split(os.pathsep)
@@ -221,8 +223,8 @@ def stand_in(name: str, words: list[str]) -> None:
     os.execve(real, [name, *words], {**os.environ, "PROCESSES_GROUP": own})
 
 
-def run(log: Path, command: Sequence[str], pretending: bool) -> int:
-    """Run the command so; its exit code."""
+def run(log: Path, command: Sequence[str], pretending: bool, quiet: bool = False) -> int:
+    """Run the command so; its exit code. quiet: nothing that it prints is seen."""
     log.write_text("")
     with tempfile.TemporaryDirectory(prefix="mle-processes-") as folder:
         for name in (*COMMANDS, *LAUNCHERS):
@@ -232,7 +234,9 @@ def run(log: Path, command: Sequence[str], pretending: bool) -> int:
         settings = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
         settings |= {"PROCESSES_FOLDER": folder, "PROCESSES_LOG": str(log.resolve())}
         settings |= {"PROCESSES_PRETEND": "1"} if pretending else {}
-        return subprocess.run(command, env={**os.environ, **settings}, check=False).returncode
+        unseen = subprocess.DEVNULL if quiet else None
+        done = subprocess.run(command, env={**os.environ, **settings}, stdout=unseen, stderr=unseen, check=False)
+        return done.returncode
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import OptionError
 from ..base.options import Declaration, declarations, option
 from . import DTYPES, ENGINE_ARGUMENTS, Model, ServerOptions, check_model, open_model
-from .address import DEFAULT_KEY, same_server
+from .address import DEFAULT_KEY, provider_key, same_server
 from .prices import Price, price_of, read_price
 from .structured import CHOICES
 
@@ -200,7 +200,7 @@ class ModelOptions:
         elif url is None or same_server(url, self.model_url):
             server = self._server(self.model_key_file, self.model_key_env)
         else:
-            server = replace(self._server(None, None), key_env=None)
+            server = replace(self._server(None, None), key_env=provider_key(url))
         return replace(server, url=url or self.model_url or "")
 
     def _server(self, key_file: str | None, key_env: str | None) -> ServerOptions:
@@ -209,7 +209,7 @@ class ModelOptions:
         return ServerOptions(
             self.model_url or "",
             key_file,
-            key_env or DEFAULT_KEY,
+            key_env or provider_key(self.model_url) or DEFAULT_KEY,
             timeout=self.request_timeout,
             retries=self.retries,
             wait_for_server=self.wait_for_server,
