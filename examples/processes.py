@@ -194,14 +194,16 @@ def task(name: str, split: str | None) -> dict[str, Any]:
 
 
 def imported(process: Process) -> Iterator[Any]:
-    """The competitions that are named; of a whole benchmark all that are known of it."""
+    """The competitions that are named, or lie in the folder; of a benchmark that is not prepared here all that are known of it."""
     known = [json.loads(line) for line in COMPETITIONS.read_text().splitlines()]
     benchmark = process.value("--format") or "mle-bench"
     splits = {each["competition"]: each.get("split") for each in known if each["benchmark"] == benchmark}
-    folders = [word for before, word in zip(process.words, process.words[1:], strict=False) if not before.startswith("-") and not word.startswith("-")]  # fmt: skip
-    named = [Path(folder).name for folder in folders]
-    for name in named if all(name in splits for name in named) else splits:
-        yield task(name, splits.get(name))
+    pairs = zip(process.words, process.words[1:], strict=False)
+    folders = [Path(word) for before, word in pairs if not before.startswith("-") and not word.startswith("-")]
+    named = [folder.name for folder in folders]
+    if not all(name in splits for name in named):
+        named = [path.name for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())] or list(splits)
+    yield from (task(name, splits.get(name)) for name in named)
 
 
 def stand_in(name: str, words: list[str]) -> None:
