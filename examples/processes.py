@@ -111,7 +111,7 @@ def shared(together: Sequence[User]) -> Iterator[str]:
         both = [card for card in one.cards if card in other.cards]
         bounded = all(each.what == TRAINER or each.share is not None for each in (one, other))
         if both and not (bounded or one.what == other.what == PROGRAMS):
-            yield f"{one.what} and {other.what} are both on card {', '.join(both)}"
+            yield f"{' and '.join(sorted((one.what, other.what)))} are both on card {', '.join(both)}"
 
 
 def read(log: Path) -> dict[str, list[Process]]:
