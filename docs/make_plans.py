@@ -94,7 +94,13 @@ def prepared(folder: Path) -> None:
     for name, base in LONG.items():
         (folder / "bases" / name).mkdir(parents=True)
         (folder / "bases" / name / "config.json").write_text(json.dumps(listed[base]))
-        script = [sys.executable, str(ROOT / "examples" / "yarn.py"), str(folder / "bases" / name), str(folder / name), "4"]
+        script = [
+            sys.executable,
+            str(ROOT / "examples" / "yarn.py"),
+            str(folder / "bases" / name),
+            str(folder / name),
+            "4",
+        ]
         subprocess.run(script, check=True, capture_output=True)
     for name in EIGHT:
         (folder / "eight" / name).mkdir(parents=True)
@@ -118,19 +124,27 @@ def section(experiment: str) -> str:
         prepared(Path(folder))
         for words, variables in PLANS[experiment]:
             text = planned(experiment, variables, Path(folder))
-            parts.append(f"{words}\n\n```text\n$ make -C examples/{experiment} SIZE=paper plan {variables}\n{text}```\n")
+            parts.append(
+                f"{words}\n\n```text\n$ make -C examples/{experiment} SIZE=paper plan {variables}\n{text}```\n"
+            )
     return "\n".join(parts)
 
 
 def main() -> None:
     check, names = "--check" in sys.argv, [name for name in sys.argv[1:] if name != "--check"]
-    old = dict(re.findall(r"^(## ([\w-]+)\n.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)) if PAGE.exists() else {}
+    old = (
+        dict(re.findall(r"^(## ([\w-]+)\n.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+        if PAGE.exists()
+        else {}
+    )
     old = {name: text.rstrip("\n") + "\n" for text, name in old.items()}
     new = {name: section(name) if name in (names or PLANS) else old.get(name, "") for name in PLANS}
     if check:
         stale = [name for name in PLANS if new[name] != old.get(name)]
         if stale or not PAGE.read_text().startswith(INTRO):
-            sys.exit(f"{PAGE}: differs from make plan ({', '.join(stale) or 'its beginning'}): run {Path(__file__).name}")
+            sys.exit(
+                f"{PAGE}: differs from make plan ({', '.join(stale) or 'its beginning'}): run {Path(__file__).name}"
+            )
         return
     PAGE.write_text("\n".join([INTRO, *(text for text in new.values() if text)]))
 

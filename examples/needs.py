@@ -1,13 +1,14 @@
-"""Say what an experiment needs that is not there, from its commands as `make -n` prints them: a line each, and exit code 1.
+"""Say what an experiment needs and is not there, by its commands as `make -n` prints them: a line each, and exit code 1.
 
     make -s -n --always-make results | python ../needs.py
 
-Looked at: whether servers answer, whether providers' keys are set and their models have a list price, whether competitions
-are prepared, the container's image, the libraries of vllm: models and trainers, and the number of cards. Nothing is asked of
-a provider, nothing is downloaded. Not looked at: weights at the hub, disk, memory (make plan).
+Looked at: whether servers answer, whether providers' keys are set and their models have a list price, whether
+competitions are prepared, the container's image, the libraries of vllm: models and trainers, the number of cards. Nothing
+is asked of a provider, nothing is downloaded. Not looked at: weights at the hub, disk, memory (make plan).
 """
 
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -31,7 +32,7 @@ ROLES |= {"develop": "--develop-model", "embedding": "--embedding-model"}
 
 
 def value(words: list[str], *flags: str) -> str | None:
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(itertools.pairwise(words))
     return next((after for flag, after in reversed(pairs) if flag in flags), None)
 
 
@@ -41,7 +42,12 @@ def asked(words: list[str]) -> Iterator[tuple[str, str, str | None, bool]]:
         model = value(words, flag, "--model" if not role else flag)
         prefix = f"--{role}-" if role else "--model-"
         url = value(words, f"{prefix}url") or value(words, "--model-url")
-        if model and url and not re.match(r"(hf|vllm|llama|scripted):?", model) and model not in ("null", "vague", "policy"):
+        if (
+            model
+            and url
+            and not re.match(r"(hf|vllm|llama|scripted):?", model)
+            and model not in ("null", "vague", "policy")
+        ):
             key = value(words, f"{prefix}key-env", f"{prefix}key-file")
             yield model, url, key, value(words, f"--{role}-price" if role else "--price") is not None
 
@@ -55,7 +61,8 @@ def server(url: str, models: set[str]) -> str | None:
         return None  # it answers
     except OSError as error:
         start = f"MODEL={min(models)} RANK=0 {os.path.relpath(Path(__file__).parent / 'cluster/serve.sh')}"
-        return f"{url} does not answer ({getattr(error, 'reason', error)}): start it on cards of its own, CUDA_VISIBLE_DEVICES=N {start}"
+        why = getattr(error, "reason", error)
+        return f"{url} does not answer ({why}): start it on cards of its own, CUDA_VISIBLE_DEVICES=N {start}"
 
 
 def missing(found: list[list[str]]) -> Iterator[str]:
@@ -86,7 +93,7 @@ def missing(found: list[list[str]]) -> Iterator[str]:
 
 def unprepared(words: list[str]) -> Iterator[str]:
     """Competitions that are not where mle-import reads them."""
-    pairs = zip(words, words[1:], strict=False)
+    pairs = itertools.pairwise(words)
     folders = [Path(word) for before, word in pairs if not before.startswith("-") and not word.startswith("-")]
     absent = [str(folder) for folder in folders if not folder.is_dir() or not any(folder.iterdir())]
     dojo = value(words, "--format") == "mle-dojo"
@@ -102,18 +109,25 @@ def unprepared(words: list[str]) -> Iterator[str]:
 def images(named: set[str]) -> Iterator[str]:
     for image in sorted(named):
         if shutil.which("docker") is None:
-            yield f"no docker command for the image {image}: install Docker, or IMAGE= for programs on this machine's own Python"
+            yield f"no docker command for the image {image}: install Docker, or IMAGE= for programs in this machine's Python"
             continue
         done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, text=True, check=False)
         if done.returncode:
-            yield f"no image {image}: make image IMAGE={image} at the top, or IMAGE=NAME ({done.stderr.strip().splitlines()[-1]})"
+            why = done.stderr.strip().splitlines()[-1]
+            yield f"no image {image}: make image IMAGE={image} at the top, or IMAGE=NAME ({why})"
 
 
 def cards(text: str) -> Iterator[str]:
     """Cards that are named and not there."""
-    named = {card for found in re.findall(r"(?:CUDA_VISIBLE_DEVICES=|--gpus )([\w,-]+)", text) for card in found.split(",")}
+    named = {
+        card for found in re.findall(r"(?:CUDA_VISIBLE_DEVICES=|--gpus )([\w,-]+)", text) for card in found.split(",")
+    }
     numbers = {int(card) for card in named if card.isdigit()}
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False) if shutil.which("nvidia-smi") else None
+    listed = (
+        subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+        if shutil.which("nvidia-smi")
+        else None
+    )
     count = len(re.findall(r"^GPU ", listed.stdout, re.MULTILINE)) if listed else 0
     if absent := sorted(number for number in numbers if number >= count):
         yield f"cards {', '.join(map(str, absent))} are named, and nvidia-smi lists {count}: GPUS=N, and make plan"

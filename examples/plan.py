@@ -1,12 +1,11 @@
-"""Print what an experiment needs of a machine, stage by stage: cards, memory, rollouts, hours, tokens, USD. Nothing of it is run.
+"""Print what an experiment needs of a machine, stage by stage: cards, memory, rollouts, hours, tokens, USD. Nothing is run.
 
-    make -C examples/NAME SIZE=paper plan GPUS=8 CARD_GB=80    # HOST_GB, CORES, SERVERS, PRICES, PROGRAM_SECONDS; and any
-                                                               # variable of the experiment
+    make -C examples/NAME SIZE=paper plan GPUS=8 CARD_GB=80    # and other variables: docs/plans.md
 
-The Makefile's own commands run, with mle commands that pretend (processes.py), so counts of records, cards and words are the
-experiment's. Sizes of models are those of their folders, else of models.json. PRICES: a file with {"MODEL": [USD a million
-prompt tokens, of completions]}, before the list prices of genai-prices. Exit code 1 where a stage does not fit, with what to
-change. What the numbers are: stages.py.
+The Makefile's own commands run, with mle commands that pretend (processes.py), so counts of records, cards and words are
+the experiment's. Sizes of models are those of their folders, else of models.json. PRICES: a file with {"MODEL": [USD a
+million prompt tokens, of completions]}, before the list prices of genai-prices. Exit code 1 where a stage does not fit, with
+what to change. What the numbers are: stages.py.
 """
 
 import json
@@ -74,7 +73,10 @@ def page(stages: Sequence[Stage], machine: Machine) -> Iterator[str]:
     rows = [HEAD, *(row(several[0].name, several) for several in alike(stages)), row("together", stages)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
-        first, *others = (cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(cells, widths, strict=True)))
+        first, *others = (
+            cell.ljust(width) if not at else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
         yield "  ".join([first, *others]).rstrip()
     yield ""
     for server in machine.servers:
@@ -92,8 +94,8 @@ def main() -> None:
         sys.exit(__doc__)
     prices = json.loads(Path(given["PRICES"]).read_text()) if given["PRICES"] else {}
     machine = Machine(
-        int(given["GPUS"]), float(given["CARD_GB"]), float(given["HOST_GB"]), int(given["CORES"]), tuple(given["SERVERS"].split()),
-        prices, float(given["PROGRAM_SECONDS"] or "inf"), float(given["USD"] or 0),
+        int(given["GPUS"]), float(given["CARD_GB"]), float(given["HOST_GB"]), int(given["CORES"]),
+        tuple(given["SERVERS"].split()), prices, float(given["PROGRAM_SECONDS"] or "inf"), float(given["USD"] or 0),
     )  # fmt: skip
     os.environ["HF_HUB_OFFLINE"] = "1"
     click.Path.convert = lambda self, value, param, ctx: value  # type: ignore[method-assign]  # not all files are there

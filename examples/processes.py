@@ -5,8 +5,8 @@
 
 LOG gets a JSON object for each: `group`, the same for the commands of one pipe and for what they start themselves;
 `words`; `cards` (CUDA_VISIBLE_DEVICES) and `engine` (MLE_ENGINE_OPTION) as they were; `validates`, whether it is part of a
---validate; `stdin`, the number of records that a pretending one was given there. One that pretends writes records with the fields that the Makefiles' own commands (jq,
-head, sed) look at, as many as there would be at least, and trains nothing.
+--validate; `stdin`, the number of records that a pretending one was given there. One that pretends writes records with the
+fields that the Makefiles' own commands (jq, head, sed) look at, as many as there would be, and trains nothing.
 """
 
 import itertools
@@ -31,7 +31,17 @@ AS = "--as"  # the first word where this file stands in for another command
 TRAINER, SAMPLER, VALIDATION, PROGRAMS = "the trainer", "the sampler's model", "validation's model", "programs"
 OUTPUT = ("-o", "--output")
 # options whose value is a file that is not the input
-FILES = {*OUTPUT, "--rejects", "--state", "--write-states", "--write-steps", "--pool", "--seeds", "--tasks", "--dropped"}
+FILES = {
+    *OUTPUT,
+    "--rejects",
+    "--state",
+    "--write-states",
+    "--write-steps",
+    "--pool",
+    "--seeds",
+    "--tasks",
+    "--dropped",
+}
 FILES |= {"--train-steps", "--exclude", "--disjoint-from", "--journal"}
 COMPETITIONS = ROOT / "mletools/tasks/importing/competitions.jsonl"
 REQUESTS = 2  # for help, of a run that pretends
@@ -99,7 +109,9 @@ def validation(trainer: Process) -> list[Process]:
     found = []
     for part in (trainer.value("--validate") or "").split("|"):
         words = shlex.split(part)
-        settings = dict(word.split("=", 1) for word in itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
+        settings = dict(
+            word.split("=", 1) for word in itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words)
+        )
         cards, engine = settings.get("CUDA_VISIBLE_DEVICES", trainer.cards), settings.get("MLE_ENGINE_OPTION", "")
         found.append(Process(trainer.group, words[len(settings) :], cards, engine, 0, True))
     return [each for each in found if each.command]
@@ -139,7 +151,9 @@ def piped() -> bool:
 
 def inputs(words: Sequence[str]) -> list[Path]:
     pairs = zip(["", *words], words, strict=False)
-    return [Path(word) for before, word in pairs if word.endswith(".jsonl") and before not in FILES and Path(word).is_file()]
+    return [
+        Path(word) for before, word in pairs if word.endswith(".jsonl") and before not in FILES and Path(word).is_file()
+    ]
 
 
 def pretend(words: list[str]) -> int:
@@ -169,7 +183,7 @@ def written(name: str, process: Process, given: list[Any]) -> Iterator[Any]:
     elif name == "mle-rollout":
         size = int(process.value("-g") or 1)
         played = [
-            {"kind": "rollout", "id": f"{at}", "task": each.get("task", each), "name": each["name"], "provenance": {}, "reward": 0.5}
+            {"kind": "rollout", "id": f"{at}", "task": each.get("task", each), "name": each["name"], "reward": 0.5}
             for each in given for at in range(size)
         ]  # fmt: skip
         if states := process.value("--write-states"):
@@ -194,7 +208,7 @@ def task(name: str, split: str | None) -> dict[str, Any]:
 
 
 def imported(process: Process) -> Iterator[Any]:
-    """The competitions that are named, or lie in the folder; of a benchmark that is not prepared here all that are known of it."""
+    """The competitions that are named, or lie in the folder; of a benchmark that is not prepared all that are known of it."""
     known = [json.loads(line) for line in COMPETITIONS.read_text().splitlines()]
     benchmark = process.value("--format") or "mle-bench"
     splits = {each["competition"]: each.get("split") for each in known if each["benchmark"] == benchmark}
@@ -202,7 +216,9 @@ def imported(process: Process) -> Iterator[Any]:
     folders = [Path(word) for before, word in pairs if not before.startswith("-") and not word.startswith("-")]
     named = [folder.name for folder in folders]
     if not all(name in splits for name in named):
-        named = [path.name for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())] or list(splits)
+        named = [path.name for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())] or list(
+            splits
+        )
     yield from (task(name, splits.get(name)) for name in named)
 
 

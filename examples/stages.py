@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import processes
 from options import module_of
-from processes import TRAINER, Process, cards_of, share_of
+from processes import Process, cards_of, share_of
 
 from mletools.models.prices import Price, price_of
 from mletools.training import memory
@@ -197,7 +197,9 @@ class Planner:
     def stages(self, groups: Iterable[Sequence[Process]]) -> Iterator[Stage]:
         for group in groups:
             commands = [command_of(each) for each in group if each.command]
-            if any(re.match("mle-(rollout|train|sandbox)", each.name) or each.options.get("model") for each in commands):
+            if any(
+                re.match("mle-(rollout|train|sandbox)", each.name) or each.options.get("model") for each in commands
+            ):
                 yield self._stage(group, commands)
 
     def _stage(self, group: Sequence[Process], commands: Sequence[Command]) -> Stage:
@@ -234,7 +236,9 @@ class Planner:
     def _name(self, group: Sequence[Process]) -> str:
         """The last run or file that the command line makes, below the experiment's folder."""
         made = [path for each in group if (path := each.value("--run-dir") or each.value("-o")) and os.sep in path]
-        return re.sub(r"\.jsonl(\.rollouts)?$", "", os.path.relpath(made[-1], self.out)) if made else group[-1].command[0]
+        return (
+            re.sub(r"\.jsonl(\.rollouts)?$", "", os.path.relpath(made[-1], self.out)) if made else group[-1].command[0]
+        )
 
     def _base(self, spec: str) -> str:
         """The model that the training of what `spec` names began from."""
@@ -326,14 +330,20 @@ class Planner:
     def _engines(self, stage: Stage, command: Command, follows: str | None) -> None:
         """vLLM in the command's own process, of the policy and of an ideator; follows: the model whose training it samples for."""
         options, process = command.options, command.process
-        for spec, tokens in ((options["model"], context_of(options)), (options.get("ideator"), ideator_context(options))):
+        for spec, tokens in (
+            (options["model"], context_of(options)),
+            (options.get("ideator"), ideator_context(options)),
+        ):
             if (checkpoint := local(spec)) is not None:
                 model = self._base(follows or checkpoint)
                 self._vllm(stage, model, tokens, process.cards, process.engine)
 
     def _vllm(self, stage: Stage, model: str, tokens: int, cards: str, engine: str) -> None:
         arguments = dict(re.findall(r"(\w+)=(\S+)", engine))
-        across, length = int(arguments.get("tensor_parallel_size", 1)), int(arguments.get("max_model_len", positions(model)))
+        across, length = (
+            int(arguments.get("tensor_parallel_size", 1)),
+            int(arguments.get("max_model_len", positions(model))),
+        )
         needed, room = vllm_gb(model, across, length), self.machine.card_gb * (share_of(engine) or USED)
         self._context = min(tokens, length)
         self._longest = max(self._longest, self._context)
@@ -348,7 +358,9 @@ class Planner:
         whole = self.machine.card_gb * USED
         ways = [f"{n} cards of its own" for n in CARDS[:4] if vllm_gb(model, n, length) <= whole][:1]
         ways += [f"a share of {needed / self.machine.card_gb:.2f}"] if needed <= whole and room < whole else []
-        ways += [f"CONTEXT={n}" for n in LENGTHS if n < length and n >= tokens and vllm_gb(model, across, n) <= room][:1]
+        ways += [f"CONTEXT={n}" for n in LENGTHS if n < length and n >= tokens and vllm_gb(model, across, n) <= room][
+            :1
+        ]
         stage.faults.append(
             f"vLLM of {model} needs {needed:.0f} GB of each card and may take {room:.0f}: {', or '.join([*ways, 'a smaller model'])}"
         )
@@ -371,7 +383,9 @@ class Planner:
         if len(cards) != count:
             stage.faults.append(f"the trainer has {count} processes and {len(cards)} cards (LAUNCH, TRAINER_GPUS)")
         if taken and not (settings.micro_batch or getattr(settings, "micro_tokens", None)):
-            stage.faults.append(f"the trainer would fill what is free before vLLM takes its share: MICRO_TOKENS={length}")
+            stage.faults.append(
+                f"the trainer would fill what is free before vLLM takes its share: MICRO_TOKENS={length}"
+            )
         if needed <= room:
             return
         whole = self.machine.card_gb * USED
@@ -379,9 +393,17 @@ class Planner:
         def gb(count: int, rank: int, length: int, rows: int = 1) -> float:
             return trainer_gb(model, rank, rows, length, count, reference)
 
-        ways = [f"{n} TRAINER_GPUS ({gb(n, rank, length):.0f} GB each)" for n in CARDS if n > count and gb(n, rank, length) <= whole][:1]
+        ways = [
+            f"{n} TRAINER_GPUS ({gb(n, rank, length):.0f} GB each)"
+            for n in CARDS
+            if n > count and gb(n, rank, length) <= whole
+        ][:1]
         ways += ["one row at a time (MICRO_BATCH=1)"] if rows > 1 else []
-        ways += [f"LORA_RANK={RANK} ({gb(count, RANK, length):.0f} GB)"] if not rank and gb(count, RANK, length) <= room else []
+        ways += (
+            [f"LORA_RANK={RANK} ({gb(count, RANK, length):.0f} GB)"]
+            if not rank and gb(count, RANK, length) <= room
+            else []
+        )
         ways += [f"rows of {n:,} tokens" for n in LENGTHS if n < length and gb(count, rank, n) <= room][:1]
         stage.faults.append(
             f"the trainer needs {needed:.0f} GB of each card and may take {room:.0f}: "
@@ -408,14 +430,18 @@ class Planner:
         stage.faults += [f"{line}: {shares}" for line in processes.shared(users)]
         for user in users:
             if absent := [card for card in user.cards if card.isdigit() and int(card) >= self.machine.cards]:
-                stage.faults.append(f"{user.what}: the machine has no card {', '.join(absent)} (GPUS={self.machine.cards})")
+                stage.faults.append(
+                    f"{user.what}: the machine has no card {', '.join(absent)} (GPUS={self.machine.cards})"
+                )
         for user in users:
             if user.what == processes.PROGRAMS:
                 stage.uses.append(Use("programs, one each", user.cards, 0, self.machine.card_gb))
 
     def _host(self, stage: Stage, commands: Sequence[Command]) -> None:
         """Memory and cores of the programs."""
-        boxes = [each for each in commands if each.options.get("memory_size") and each.options.get("scaffold") != "single"]
+        boxes = [
+            each for each in commands if each.options.get("memory_size") and each.options.get("scaffold") != "single"
+        ]
         for each in boxes[:1]:
             size, threads = each.options["memory_size"] / 1000, each.options.get("threads") or 1
             if each.slots * size > self.machine.host_gb:
@@ -424,7 +450,9 @@ class Planner:
                     f"JOBS={int(self.machine.host_gb // size)}, or a smaller MEMORY"
                 )
             if each.slots * threads > self.machine.cores:
-                stage.notes.append(f"{each.slots} programs of {threads} cores at once share {self.machine.cores} (CORES): JOBS, THREADS")
+                stage.notes.append(
+                    f"{each.slots} programs of {threads} cores at once share {self.machine.cores} (CORES): JOBS, THREADS"
+                )
 
 
 def settings_of(trainer: Command) -> GrpoOptions | SftOptions:

@@ -32,7 +32,17 @@ EXTRAS = {
 
 DTYPES = ("float32", "bfloat16")  # of hf: and vllm: on a CPU
 # Arguments of vLLM's engine that are ours to set: what is loaded, and that records are true.
-ENGINE_ARGUMENTS = ("tokenizer", "dtype", "seed", "logprobs_mode", "worker_extension_cls", "enable_lora", "max_lora_rank", "max_loras", "max_cpu_loras")
+ENGINE_ARGUMENTS = (
+    "tokenizer",
+    "dtype",
+    "seed",
+    "logprobs_mode",
+    "worker_extension_cls",
+    "enable_lora",
+    "max_lora_rank",
+    "max_loras",
+    "max_cpu_loras",
+)
 
 
 class ContextExceeded(RecordError):

@@ -303,9 +303,7 @@ async def _reload(engine: Any, model: str) -> None:
         raise ToolError("an answer still runs")
 
 
-async def _start(
-    model: str, tokenizer: str, rank: int | None, dtype: str, arguments: Mapping[str, object]
-) -> Any:
+async def _start(model: str, tokenizer: str, rank: int | None, dtype: str, arguments: Mapping[str, object]) -> Any:
     """The engine, bound to the current event loop. ToolError: an argument that vLLM does not know."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform

@@ -30,7 +30,9 @@ def examples() -> Iterator[None]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE", "OPENAI", "ANTHROPIC"))}
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE", "OPENAI", "ANTHROPIC"))
+    }
     return {**kept, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **more}
 
 
@@ -49,7 +51,7 @@ def commands(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("mle-rollout", "mle-grade", "mle-train-grpo"):
         (folder / name).write_text("#!/bin/bash\nset -e\n[ -t 0 ] || cat\n")
-    trainer = '#!/bin/bash\nset -e\ncat\nfor ((at = 1; at <= $#; at++)); do next=$((at + 1)); '
+    trainer = "#!/bin/bash\nset -e\ncat\nfor ((at = 1; at <= $#; at++)); do next=$((at + 1)); "
     trainer += 'if [ "${!at}" = --validate ]; then MLE_POLICY=here bash -c "${!next}"; fi; done\n'
     (folder / "mle-train-grpo").write_text(trainer)
     for command in folder.iterdir():
@@ -61,7 +63,13 @@ def noted(commands: Path, line: str) -> subprocess.CompletedProcess[str]:
     script = [sys.executable, str(EXAMPLES / "processes.py"), "log", "--", "bash", "-c", line]
     path = f"{commands}:{os.environ['PATH']}"
     return subprocess.run(
-        script, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=commands.parent, env={**os.environ, "PATH": path}, check=False
+        script,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=commands.parent,
+        env={**os.environ, "PATH": path},
+        check=False,
     )
 
 
@@ -111,7 +119,18 @@ def test_pretending_commands_write_as_many_records_as_there_would_be(tmp_path: P
         "head -n 1 tasks.jsonl | mle-rollout -m m --model-url http://x -g 3 | mle-grade -q -o graded.jsonl; "
         "mle-rollout --write-states states.jsonl -g 2 tasks.jsonl -o runs.jsonl --resume; mle-filter --sample 3 --per task states.jsonl -o s.jsonl"
     )
-    script = [sys.executable, str(EXAMPLES / "processes.py"), "log", "--pretend", "--", "bash", "-euo", "pipefail", "-c", line]
+    script = [
+        sys.executable,
+        str(EXAMPLES / "processes.py"),
+        "log",
+        "--pretend",
+        "--",
+        "bash",
+        "-euo",
+        "pipefail",
+        "-c",
+        line,
+    ]
     subprocess.run(script, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     counts = {path.stem: len(path.read_text().splitlines()) for path in tmp_path.glob("*.jsonl")}
     assert counts == {"tasks": 2, "all": 82, "low": 22, "graded": 3, "states": 8, "runs": 4, "s": 6}
@@ -153,7 +172,7 @@ def staged(tmp_path: Path, *processes_: tuple[str, str, str], **machine: Any) ->
 def test_rollouts_hours_tokens_and_usd_by_hand(examples: None, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("{}\n" * 5)
-    line = f"mle-rollout --scaffold react -m m --model-url http://far/v1 --price 2,10 -g 3 -j 6 --timeout 600 --max-turns 2 --max-seconds 900 "
+    line = "mle-rollout --scaffold react -m m --model-url http://far/v1 --price 2,10 -g 3 -j 6 --timeout 600 --max-turns 2 --max-seconds 900 "
     line += f"--max-answer-tokens 1000 --gpus 0,1 {tasks} -o {tmp_path}/x.jsonl"
     stage = staged(tmp_path, (line, "", ""))
     assert (stage.name, stage.rollouts, stage.faults) == ("x", 15, [])
@@ -181,7 +200,9 @@ def test_what_does_not_fit_is_refused_with_what_to_change(examples: None, tmp_pa
     sampler = f"mle-rollout -m vllm: --forever --follow p --state s -g 4 --max-tokens 1000 {tmp_path}/tasks.jsonl"
     trainer = f"mle-train-grpo --stream --model {tiny} --run-dir {tmp_path}/run --preset sandmle --max-steps 10"
     small = staged(tmp_path, (sampler, "1", ""), (trainer, "0", ""), card_gb=0.1)
-    assert any(line.startswith("the trainer needs 0 GB of each card and may take 0: ") for line in small.faults), small.faults
+    assert any(line.startswith("the trainer needs 0 GB of each card and may take 0: ") for line in small.faults), (
+        small.faults
+    )
     assert any(line.startswith(f"vLLM of {tiny} needs 4 GB of each card") for line in small.faults)
     both = staged(tmp_path, (sampler, "0", ""), (trainer, "0", ""))
     assert any(line.startswith("the sampler's model and the trainer are both on card 0: ") for line in both.faults)
@@ -195,12 +216,19 @@ def test_what_does_not_fit_is_refused_with_what_to_change(examples: None, tmp_pa
     assert absent.faults == ["the sampler's model: the machine has no card 7 (GPUS=2)"]
     programs = f"mle-rollout --scaffold react -m vllm:{tiny} -j 8 --memory-size 20000 {tmp_path}/tasks.jsonl"
     crowded = staged(tmp_path, (programs, "0", ""))
-    assert crowded.faults == ["8 programs of 20 GB at once, and the machine has 100 GB (HOST_GB): JOBS=5, or a smaller MEMORY"]
+    assert crowded.faults == [
+        "8 programs of 20 GB at once, and the machine has 100 GB (HOST_GB): JOBS=5, or a smaller MEMORY"
+    ]
     server = staged(tmp_path, (f"mle-rollout -m x --model-url http://localhost:8000/v1 {tmp_path}/tasks.jsonl", "", ""))
-    assert server.faults == ["x at http://localhost:8000/v1 has no cards: SERVERS=http://localhost:8000/v1=CARDS, or a server elsewhere"]
+    assert server.faults == [
+        "x at http://localhost:8000/v1 has no cards: SERVERS=http://localhost:8000/v1=CARDS, or a server elsewhere"
+    ]
     line = f"mle-rollout -m vllm:{tiny} {tmp_path}/tasks.jsonl"
     beside = staged(tmp_path, (line, "1", ""), servers=("http://localhost:8000/v1=1",))
-    assert any(each.startswith("the sampler's model and the server at http://localhost:8000/v1 are both on card 1") for each in beside.faults)
+    assert any(
+        each.startswith("the sampler's model and the server at http://localhost:8000/v1 are both on card 1")
+        for each in beside.faults
+    )
 
 
 def test_a_model_of_unknown_size_is_named(examples: None, tmp_path: Path) -> None:
@@ -212,11 +240,22 @@ def test_a_model_of_unknown_size_is_named(examples: None, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_plan_of_an_experiment(tmp_path: Path) -> None:
     fits = make("sandmle", "SIZE=paper", "plan", "GPUS=8", "DOJO_SECONDS=600", "POLICY=Qwen/Qwen3-4B")
-    assert "sandmle and 2 more: trainer of Qwen/Qwen3-4B (all weights, 1 x 40,960 tokens): cards 0, 1, 2, 3" in fits.stdout, fits.stderr
+    assert (
+        "sandmle and 2 more: trainer of Qwen/Qwen3-4B (all weights, 1 x 40,960 tokens): cards 0, 1, 2, 3" in fits.stdout
+    ), fits.stderr
     refused = make("sandmle", "SIZE=paper", "plan", "GPUS=1")
     assert refused.returncode == 2 and "or LORA_RANK=16 (39 GB)" in refused.stdout
     assert "does not fit: base.graded and 19 more: 64 programs of 64 GB at once" in refused.stdout
-    other = make("sandmle", "SIZE=paper", "plan", "GPUS=3", "TRAINER_GPUS=0", "SAMPLER_GPUS=1", "VALIDATOR_GPUS=1", "PROGRAM_GPUS=2")
+    other = make(
+        "sandmle",
+        "SIZE=paper",
+        "plan",
+        "GPUS=3",
+        "TRAINER_GPUS=0",
+        "SAMPLER_GPUS=1",
+        "VALIDATOR_GPUS=1",
+        "PROGRAM_GPUS=2",
+    )
     assert "the sampler's model and validation's model are both on card 1" in other.stdout
 
 
@@ -270,7 +309,9 @@ def server() -> Iterator[str]:
 
 def needed(tmp_path: Path, text: str, **more: str) -> tuple[int, list[str]]:
     script = [sys.executable, str(EXAMPLES / "needs.py")]
-    done = subprocess.run(script, input=text, capture_output=True, text=True, cwd=tmp_path, env=environment(**more), check=False)
+    done = subprocess.run(
+        script, input=text, capture_output=True, text=True, cwd=tmp_path, env=environment(**more), check=False
+    )
     assert not done.stderr
     return done.returncode, done.stdout.splitlines()
 
@@ -315,13 +356,26 @@ def test_the_paper_s_size_begins_with_what_is_missing() -> None:
 
 @pytest.mark.parametrize("folder", ["rl4mle", "mle-rl", "sandmle", "mle-ideator"])
 def test_processes_are_told_their_cards(folder: str) -> None:
-    shown = make(folder, "-n", "--always-make", "results", "SIZE=paper", "TRAINER_GPUS=3,4", "SAMPLER_GPUS=0,1", "SAMPLER_SHARE=0.4").stdout
+    shown = make(
+        folder,
+        "-n",
+        "--always-make",
+        "results",
+        "SIZE=paper",
+        "TRAINER_GPUS=3,4",
+        "SAMPLER_GPUS=0,1",
+        "SAMPLER_SHARE=0.4",
+    ).stdout
     trainers = [line for line in shown.replace("\\\n", " ").split("|") if "mle-train-grpo" in line]
-    assert trainers and all("CUDA_VISIBLE_DEVICES=3,4 accelerate launch" in line and "--num_processes 2" in line for line in trainers)
+    assert trainers and all(
+        "CUDA_VISIBLE_DEVICES=3,4 accelerate launch" in line and "--num_processes 2" in line for line in trainers
+    )
     samplers = [line for line in shown.split("\n") if "--forever" in line]
     told = 'CUDA_VISIBLE_DEVICES=0,1 MLE_ENGINE_OPTION="tensor_parallel_size=2 gpu_memory_utilization=0.4" mle-rollout'
     assert samplers and all(told in line for line in samplers)
     served = make(folder, "-n", "--always-make", "results", "SIZE=paper", "SERVER=http://far:8000/v1").stdout
-    assert all("CUDA_VISIBLE_DEVICES" not in line.split("mle-rollout")[0] for line in served.split("\n") if "--forever" in line)
+    assert all(
+        "CUDA_VISIBLE_DEVICES" not in line.split("mle-rollout")[0] for line in served.split("\n") if "--forever" in line
+    )
     tiny = make(folder, "-n", "--always-make", "results", "SIZE=tiny").stdout
     assert "CUDA_VISIBLE_DEVICES" not in tiny and "MLE_ENGINE_OPTION" not in tiny
