@@ -36,22 +36,73 @@ endif
 
 EXPERIMENT := $(notdir $(CURDIR))
 
-# The machine that a program runs on, in one place. GPUs: one for each program, by number. MLE-RL: 128 cores, 700 GB and A10s, here
-# shared by eight (5.1). R&D-Agent: 12 cores, 220 GB, a V100 (4.1). SandMLE: an H200 (A.2). MLE-Ideator: an A10G (B.2). RL for MLE
-# agents tells none. What a paper does not tell is ours: 12 cores and 64 GB.
+# The machine that a program runs on, in one place. MLE-RL: 128 cores, 700 GB and A10s, here shared by eight (5.1). R&D-Agent: 12 cores,
+# 220 GB, a V100 (4.1). SandMLE: an H200 (A.2). MLE-Ideator: an A10G (B.2). RL for MLE agents tells none. What a paper does not tell is
+# ours: 12 cores and 64 GB.
 cores.mle-rl := 16
 memory.mle-rl := 87500
 cores.rd-agent := 12
 memory.rd-agent := 220000
-GPUS ?= 0,1,2,3,4,5,6,7
 IMAGE ?= mletools-sandbox
 THREADS ?= $(or $(cores.$(EXPERIMENT)),12)
 MEMORY ?= $(or $(memory.$(EXPERIMENT)),64000)
 PROCESSES ?= 4096
 FILE_SIZE ?= 100000
 DISK ?= 200000
-ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
+ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(PROGRAM_GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
   --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
+
+# The machine's cards, by number, and who has which: the trainer, the sampler beside it, validation (--validate) beside both, programs (one
+# card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
+# share says how much of it vLLM takes. `make plan` says whether they hold what they have to (docs/plans.md). Other numbers of cards: set
+# the variables. A layout: trainer, sampler, validation, programs.
+layout.mle-ideator.1 := 0 0 0 -
+layout.mle-ideator.8 := 0 1 2 4,5,6,7
+layout.mle-rl.1 := 0 0 - -
+layout.mle-rl.8 := 0,1,2,3 4,5 - 6,7
+layout.rl4mle.1 := 0 0 - -
+layout.rl4mle.8 := 0,1 2 - 3,4,5,6,7
+layout.sandmle.1 := 0 0 - -
+layout.sandmle.8 := 0,1,2,3 4 5 6,7
+layout.rd-agent.1 := - - - 0
+layout.rd-agent.8 := - - - 0,1,2,3,4,5,6,7
+ifneq ($(filter paper rehearsal,$(SIZE)),)
+GPUS ?= 8
+CARD_GB ?= 80
+HOST_GB ?= $(shell echo $$((250 * $(GPUS))))
+CORES ?= $(shell echo $$((16 * $(GPUS))))
+card = $(filter-out -,$(word $(1),$(layout.$(EXPERIMENT).$(GPUS))))
+TRAINER_GPUS ?= $(call card,1)
+SAMPLER_GPUS ?= $(call card,2)
+VALIDATOR_GPUS ?= $(call card,3)
+PROGRAM_GPUS ?= $(call card,4)
+EVALUATOR_GPUS ?= $(SAMPLER_GPUS)
+endif
+# shares of a card that vLLM takes (gpu_memory_utilization); none: nearly all of it
+SAMPLER_SHARE ?=
+VALIDATOR_SHARE ?=
+EVALUATOR_SHARE ?=
+# the longest prompt with its answer, for vLLM (max_model_len); none: the model's own
+CONTEXT ?=
+# servers that run on this machine all the time: URL=CARDS or URL=CARDS@SHARE
+servers.mle-ideator.8 := http://localhost:8000/v1=3
+SERVERS ?= $(servers.$(EXPERIMENT).$(GPUS))
+
+comma := ,
+several = $(filter-out 0 1,$(words $(subst $(comma), ,$(1))))
+engine = $(strip $(patsubst %,tensor_parallel_size=%,$(call several,$(1))) $(2:%=gpu_memory_utilization=%) $(CONTEXT:%=max_model_len=%))
+# $(call on,CARDS,SHARE): begins a command line whose vLLM has these cards, a layer divided among them
+on = $(if $(1),CUDA_VISIBLE_DEVICES=$(1) MLE_ENGINE_OPTION="$(call engine,$(1),$(2))")
+# begins a trainer's: a process on each card, the weights divided among them (FSDP)
+LAUNCH ?= $(if $(call several,$(TRAINER_GPUS)),accelerate launch --no_python --config_file ../cluster/fsdp2.yaml \
+  --num_processes $(call several,$(TRAINER_GPUS)))
+TRAINER = $(strip $(if $(TRAINER_GPUS),CUDA_VISIBLE_DEVICES=$(TRAINER_GPUS)) $(LAUNCH))
+VALIDATOR = $(call on,$(VALIDATOR_GPUS),$(VALIDATOR_SHARE))
+# all others'
+ifneq ($(EVALUATOR_GPUS),)
+export CUDA_VISIBLE_DEVICES := $(EVALUATOR_GPUS)
+export MLE_ENGINE_OPTION = $(call engine,$(EVALUATOR_GPUS),$(EVALUATOR_SHARE))
+endif
 
 # Competitions whose labels are in no table have no rows to hold out: searches, which need scores, leave them out, and say so.
 SKIP := --max-rejects 100
@@ -70,14 +121,17 @@ RUN ?= | mle-instrument -q --allow-empty | mle-sandbox -q --allow-empty $(LIMITS
 FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
 STALENESS ?= 1
 PASSES ?=
+# an adapter of this rank in place of what the paper trains; tokens of a micro-batch (none: what fits the card's free memory)
+LORA_RANK ?=
+MICRO_TOKENS ?=
 whole = touch $(1); [ -z "$$(tail -c 1 $(1))" ] || sed -i '$$d' $(1)
 define train
 mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
-  mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+  $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | python3 ../tee.py $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
-  | mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
-    --seed $(SEED) $(TRAIN) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
+  | $(TRAINER) mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
+    --seed $(SEED) $(TRAIN) $(LORA_RANK:%=--lora-rank %) $(MICRO_TOKENS:%=--micro-tokens %) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
 @[ -e $(2)/latest ] || { echo "$(2): no step was made: nothing in $(2)/graded.jsonl teaches" >&2; exit 1; }
 endef
@@ -102,20 +156,42 @@ sampled = mle-rollout -q $(1) -o $@.rollouts --resume; cat $@.rollouts
 only = mkdir -p $(3); for arm in $(2); do \
     jq -c --slurpfile tasks $(1) 'select(.task.id | IN($$tasks[].id))' $(OUT)/$$arm.graded.jsonl > $(3)/$$arm.jsonl; done
 
-.PHONY: all results clean options differences
+.PHONY: all results clean options differences needs plan
+INNER := $(MAKE)
+# one command line after the other: two would want the same cards
+ifneq ($(filter paper rehearsal,$(SIZE)),)
+.NOTPARALLEL:
+endif
 # A rehearsal makes its model and its competitions, and runs between the start and the end of its servers.
 ifeq ($(SIZE),rehearsal)
 SMALL_MODEL ?= ../../smollm2
-INNER := $(MAKE)
 all:
 	mkdir -p $(OUT)
 	python3 ../small_model.py smollm2 $(SMALL_MODEL)
 	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
 	python3 ../competitions.py $(OUT)/bench
-	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- $(INNER) --no-print-directory results
+	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- \
+	  python3 ../processes.py $(OUT)/processes.jsonl -- $(INNER) --no-print-directory results
+else ifeq ($(SIZE),paper)
+all: needs
+	@$(INNER) --no-print-directory results
 else
 all: results
 endif
+
+# what has to be there before the first command: servers, keys, prices, competitions, the image, cards. One line for each that is not
+needs:
+	@$(INNER) -s -n --always-make results | python3 ../needs.py
+
+# of each stage the processes and their cards, memory, rollouts, hours, tokens and USD; an error where something does not fit
+# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices
+usd.rd-agent := 20.74
+usd.mle-ideator := 1.4
+PRICES ?=
+PROGRAM_SECONDS ?=
+plan:
+	@python3 ../plan.py GPUS=$(GPUS) CARD_GB=$(CARD_GB) HOST_GB=$(HOST_GB) CORES=$(CORES) SERVERS='$(SERVERS)' PRICES=$(PRICES) \
+	  PROGRAM_SECONDS=$(PROGRAM_SECONDS) USD=$(usd.$(EXPERIMENT))
 
 clean:
 	rm -rf $(OUT)

@@ -21,7 +21,7 @@ SMALL_URL := http://127.0.0.1:$(PORT)/v1
 EMBEDDING_URL := http://127.0.0.1:$(EMBEDDING_PORT)/v1
 PRICE := 0.1,0.4
 LOCAL := hf
-POLICY := ../../runs/rehearsal-model
+POLICY := ../../runs/rehearsal-thinks
 MICRO_BATCH := 4
 # two cores for servers, samplers and programs: threads that wait for each other would take them away
 export OMP_NUM_THREADS := 1
@@ -36,9 +36,17 @@ TEN := learning-agency-lab-automated-essay-scoring-2
 TWELVE := tabular-playground-series-may-2022
 FORTY := tabular-playground-series-may-2022 dogs-vs-cats-redux-kernels-edition
 
-# ---- the machine of the programs: this one, without a GPU and without a container
-GPUS :=
-IMAGE :=
+# ---- the machine: this one, whose cards are pretended: none computes on them, but processes are told theirs, programs lease
+# theirs, and a rehearsal fails where two that run together have the same (processes.py). IMAGE: where a Docker daemon runs,
+# the name of an image (make image)
+GPUS := 8
+LAUNCH :=
+TRAINER_GPUS := 0
+SAMPLER_GPUS := 1
+EVALUATOR_GPUS := 1
+VALIDATOR_GPUS := 2
+PROGRAM_GPUS := 4,5,6,7
+IMAGE ?=
 THREADS := 1
 MEMORY := 2048
 PROCESSES := 64

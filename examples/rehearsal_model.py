@@ -2,7 +2,8 @@
 
     python examples/rehearsal_model.py SMALL_MODEL FOLDER
 
-SMALL_MODEL is what small_model.py writes: its vocabulary and chat template are taken over. The model is a Llama of two
+SMALL_MODEL is what small_model.py writes: its vocabulary is taken over. The chat template drops what was thought before the last
+question, as Qwen3's and QwQ's do, so that a trainer gets several sequences of a rollout. The model is a Llama of two
 layers with a context of 131,072 tokens, in float32. Its weights are not trained but computed: it recognises the prompts
 of mletools in a context of any length and recites a reply of rehearsal_replies.py, drawing at each choice. Servers,
 samplers and trainers treat it as any other model. It can do nothing else: a context without a known prompt gets an
@@ -43,6 +44,14 @@ LOUD = 100.0  # of the next token's code over what else a position holds
 CERTAIN = 40.0  # logit of the next token; others have at most half
 END = 4.0  # weight of the end of a reply, which comes where nothing else does
 
+# Each message between its marks; of an answer before the last question what comes behind its thoughts.
+TEMPLATE = (
+    "{% set asked = namespace(at=0) %}{% for m in messages %}{% if m['role'] == 'user' %}{% set asked.at = loop.index0 %}{% endif %}"
+    "{% endfor %}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' }}"
+    "{% if m['role'] == 'assistant' and loop.index0 < asked.at %}{{ m['content'].split('</think>')[-1].lstrip('\\n') }}"
+    "{% else %}{{ m['content'] }}{% endif %}{{ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
 PARTS = (
     *(f"self_attn.{name}_proj" for name in "qkvo"),
     *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
@@ -273,7 +282,7 @@ def make(small: Path, folder: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(small)
-    tokenizer.model_max_length = CONTEXT
+    tokenizer.model_max_length, tokenizer.chat_template = CONTEXT, TEMPLATE
     model = stand_in(tokenizer, bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -34,7 +34,9 @@ print("estimated_time: 1")
 print("==== End of Debug Information ====")
 """
 
-ANSWER = f"I fit a tree of a depth that I draw.\n\n```python\n{PROGRAM}```"
+# before what a policy says; its template tells it no more once the next question is there
+THINKS = "<think>\nI draw again.\n</think>\n\n"
+ANSWER = f"{THINKS}I fit a tree of a depth that I draw.\n\n```python\n{PROGRAM}```"
 NO_ANSWER = "There is nothing to be done."
 ONE_PROGRAM = Replies([(0.9, ANSWER), (0.1, NO_ANSWER)])
 SEARCH = Replies(
@@ -49,9 +51,9 @@ SCORE = """<think>I have it scored.</think>
 </tool_call>"""
 FINAL = "<think>That is enough.</think>\n<answer>submission</answer>"
 
-CODEACT = f"I try another tree.\n<execute_ipython>\n{PROGRAM}</execute_ipython>"
-FINISH = "I am done.\n<finish></finish>"
-HELP = """I ask for help.
+CODEACT = f"{THINKS}I try another tree.\n<execute_ipython>\n{PROGRAM}</execute_ipython>"
+FINISH = f"{THINKS}I am done.\n<finish></finish>"
+HELP = f"""{THINKS}I ask for help.
 <seek_help>
 PROBLEM_STATEMENT:
 The tree is no better than the last one.
@@ -62,10 +64,10 @@ ATTEMPTS_SO_FAR:
 GOAL:
 A better score.
 </seek_help>"""
-MEMORY = f"I try a tree of some depth.\n<execute_code>\n{PROGRAM}</execute_code>"
-INFORMATION = "I look at the files.\n<request_info>files</request_info>"
+MEMORY = f"{THINKS}I try a tree of some depth.\n<execute_code>\n{PROGRAM}</execute_code>"
+INFORMATION = f"{THINKS}I look at the files.\n<request_info>files</request_info>"
 
-IDEA = """ANALYSIS_ON_CURRENT_PROGRESS:
+IDEA = f"""{THINKS}ANALYSIS_ON_CURRENT_PROGRESS:
 The tree has some depth.
 
 ACTION:

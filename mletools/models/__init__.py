@@ -31,6 +31,18 @@ EXTRAS = {
 
 
 DTYPES = ("float32", "bfloat16")  # of hf: and vllm: on a CPU
+# Arguments of vLLM's engine that are ours to set: what is loaded, and that records are true.
+ENGINE_ARGUMENTS = (
+    "tokenizer",
+    "dtype",
+    "seed",
+    "logprobs_mode",
+    "worker_extension_cls",
+    "enable_lora",
+    "max_lora_rank",
+    "max_loras",
+    "max_cpu_loras",
+)
 
 
 class ContextExceeded(RecordError):
@@ -173,12 +185,19 @@ class ServerOptions:
     structured: str = "auto"  # one of structured.CHOICES
 
 
-def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64, dtype: str = DTYPES[0]) -> Model:
+def open_model(
+    spec: str,
+    server: ServerOptions | None = None,
+    batch: int = 64,
+    dtype: str = DTYPES[0],
+    engine: Mapping[str, object] | None = None,
+) -> Model:
     """The model of `spec`: `scripted[:LEVEL,...]`, `hf:PATH`, `vllm:PATH`, `llama:FILE`, or the name of a model at the
     `server`.
 
-    `batch` is how many sequences `hf` samples at once, `dtype` (of DTYPES) what `hf` and `vllm` compute in on a CPU. ToolError: no `server` for a server's model, an unknown level, a library
-    that is not installed.
+    `batch` is how many sequences `hf` samples at once, `dtype` (of DTYPES) what `hf` and `vllm` compute in on a CPU, `engine`
+    further arguments of vLLM's engine. ToolError: no `server` for a server's model, an unknown level, a library that is not
+    installed.
     """
     kind, rest = _kind(spec, server)
     if kind == "http":
@@ -187,7 +206,7 @@ def open_model(spec: str, server: ServerOptions | None = None, batch: int = 64, 
         case "hf":
             return _engine(kind, rest, batch=batch, dtype=dtype)
         case "vllm":
-            return _engine(kind, rest, dtype=dtype)
+            return _engine(kind, rest, dtype=dtype, **({"arguments": engine} if engine else {}))
         case "llama":
             return _engine(kind, rest, *([server.structured] if server else []))
     return _engine(kind, rest)

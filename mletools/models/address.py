@@ -14,6 +14,15 @@ from ..base.errors import ToolError
 
 CHAT = "/chat/completions"
 DEFAULT_KEY = "OPENAI_API_KEY"
+# Of providers with a variable of their own: nobody else is sent what it holds.
+PROVIDERS = {
+    "api.openai.com": DEFAULT_KEY,
+    "api.anthropic.com": "ANTHROPIC_API_KEY",
+    "api.deepseek.com": "DEEPSEEK_API_KEY",
+    "api.mistral.ai": "MISTRAL_API_KEY",
+    "generativelanguage.googleapis.com": "GEMINI_API_KEY",
+    "openrouter.ai": "OPENROUTER_API_KEY",
+}
 DEPLOYMENT = "/openai/deployments/"  # Azure's paths before /openai/v1: they hold no version and take another header
 
 
@@ -58,6 +67,13 @@ def read_address(url: str, end: str, option: str) -> Address:
 def same_server(url: str | None, other: str | None) -> bool:
     """Whether two addresses have one scheme, host and port, so that a key for one may be sent to the other."""
     return url is not None and other is not None and _origin(url) == _origin(other)
+
+
+def provider_key(url: str | None) -> str | None:
+    """The variable of the provider at `url`, where it is set."""
+    parts = urlsplit(url or "")
+    name = PROVIDERS.get(parts.hostname or "") if parts.scheme == "https" else None
+    return name if name and os.environ.get(name, "").strip() else None
 
 
 def read_key(key_file: str | None, key_env: str | None) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import OptionError
 from ..base.options import Declaration, declarations, option
-from . import DTYPES, Model, ServerOptions, check_model, open_model
-from .address import DEFAULT_KEY, same_server
+from . import DTYPES, ENGINE_ARGUMENTS, Model, ServerOptions, check_model, open_model
+from .address import DEFAULT_KEY, provider_key, same_server
 from .prices import Price, price_of, read_price
 from .structured import CHOICES
 
@@ -21,6 +21,7 @@ PROCESSED = (
     "are kept only at temperature 1 and top_p 1."
 )
 SET_ELSEWHERE = ("model", "messages", "tools", "n", "max_tokens")
+OF_THE_FOLDER = ("hf_overrides", "rope_scaling", "rope_theta")  # a trainer of the policy has to know them, too
 Field = dict[str, Any]  # one field of a request, as JSON
 
 
@@ -37,6 +38,17 @@ def read_field(text: str) -> Field:
         return {name: json.loads(value, parse_constant=_refuse)}
     except ValueError:
         raise ValueError(f"{value!r} is not JSON, such as 20, true, text or '{{\"a\": 1}}'") from None
+
+
+def read_engine_argument(text: str) -> Field:
+    """An argument of vLLM's engine from KEY=JSON. ValueError, in words, for anything else, and for what has another place."""
+    field = read_field(text)
+    (name,) = field
+    if name in ENGINE_ARGUMENTS:
+        raise ValueError(f"{name} is set by the command itself")
+    if name in OF_THE_FOLDER:
+        raise ValueError(f"{name} belongs into the config.json of the model's folder, which its trainer reads, too")
+    return field
 
 
 def _refuse(constant: str) -> Any:
@@ -138,6 +150,16 @@ class ModelOptions:
         choices=DTYPES,
     )
 
+    engine_option: tuple[Field, ...] = option(
+        "An argument of vLLM's engine, for vllm: models: tensor_parallel_size=4, gpu_memory_utilization=0.4, "
+        "max_model_len=40960. Repeatable.",
+        default=(),
+        metavar="KEY=JSON",
+        read=read_engine_argument,
+        envvar="MLE_ENGINE_OPTION",
+        machine=True,
+    )
+
     @property
     def fields(self) -> Field:
         """The further fields of the model's requests."""
@@ -145,7 +167,7 @@ class ModelOptions:
 
     def open(self, model: str | None = None, batch: int = 64) -> Model:
         """The model `model` (default: -m) at --model-url. ToolError: it cannot be opened."""
-        return open_model(model or self.model or "", self.server(), batch, self.dtype)
+        return open_model(model or self.model or "", self.server(), batch, self.dtype, joined(self.engine_option))
 
     def server(self) -> ServerOptions:
         """The server of the model. OptionError: two keys."""
@@ -162,7 +184,8 @@ class ModelOptions:
 
     def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
         """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""
-        return open_model(model, replace(self._server_of(url, role), fields=joined(role.option)), dtype=self.dtype)
+        server = replace(self._server_of(url, role), fields=joined(role.option))
+        return open_model(model, server, dtype=self.dtype, engine=joined(self.engine_option))
 
     def open_embeddings(self, model: str, url: str | None, role: KeyOptions) -> "HttpEmbeddings":
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
@@ -177,7 +200,7 @@ class ModelOptions:
         elif url is None or same_server(url, self.model_url):
             server = self._server(self.model_key_file, self.model_key_env)
         else:
-            server = replace(self._server(None, None), key_env=None)
+            server = replace(self._server(None, None), key_env=provider_key(url))
         return replace(server, url=url or self.model_url or "")
 
     def _server(self, key_file: str | None, key_env: str | None) -> ServerOptions:
@@ -186,7 +209,7 @@ class ModelOptions:
         return ServerOptions(
             self.model_url or "",
             key_file,
-            key_env or DEFAULT_KEY,
+            key_env or provider_key(self.model_url) or DEFAULT_KEY,
             timeout=self.request_timeout,
             retries=self.retries,
             wait_for_server=self.wait_for_server,

@@ -2,9 +2,9 @@
 
 The -j threads of the command send requests to vLLM's asynchronous engine, in an event loop of its own, so that no
 request waits for the slowest answer of a batch. The child process frees its memory when it ends.
-Covered: CPU and one GPU, exact token ids and log-probabilities, prompts that reuse recorded token ids, stop texts,
-exchanging adapters while the engine answers, and all weights while it is idle. Not covered: several GPUs, sharing one with
-a trainer, tools in the chat template (serve the model for these).
+Covered: CPU and GPUs (of several, and of a part of one, by arguments of vLLM's own; tried on one), exact token ids and
+log-probabilities, prompts that reuse recorded token ids, stop texts, exchanging adapters while the engine answers, and all
+weights while it is idle. Not covered: tools in the chat template (serve the model for these).
 """
 
 import asyncio
@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,19 @@ class VllmModel:
 
     `batch` is 1: use one thread per request. Arithmetic is bfloat16 on a GPU, `dtype` (one of DTYPES) on a CPU. merge: write an adapter and
     its base as one model, for the engine alone; None: on a CPU, where vLLM is slow with adapters and the sum is exact.
+    arguments: of vLLM's engine, by name, e.g. {"tensor_parallel_size": 4}, in place of those that are set here.
     Raises ToolError when the folder cannot be loaded.
     """
 
     batch = 1
 
-    def __init__(self, path: str | Path, merge: bool | None = None, dtype: str = DTYPES[0]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        merge: bool | None = None,
+        dtype: str = DTYPES[0],
+        arguments: Mapping[str, object] | None = None,
+    ) -> None:
         for key, value in SETTINGS.items():
             os.environ.setdefault(key, value)
         import vllm  # noqa: F401 before transformers, for the error's message where both are missing
@@ -93,7 +101,7 @@ class VllmModel:
                 _weights(self._checkpoint, self._rank) as model,
                 _tokenizer(self._checkpoint, self._tokenizer) as tokenizer,
             ):
-                self._engine = self._wait(_start(model, tokenizer, self._rank, dtype))
+                self._engine = self._wait(_start(model, tokenizer, self._rank, dtype, arguments or {}))
             self._watch = watch([child.pid for child in multiprocessing.active_children() if child.pid not in others])
             self._lora = self._load_adapter(self._checkpoint)
         except Exception as error:  # vLLM raises many types
@@ -300,16 +308,18 @@ async def _reload(engine: Any, model: str) -> None:
         raise ToolError("an answer still runs")
 
 
-async def _start(model: str, tokenizer: str, rank: int | None, dtype: str) -> Any:
-    """The engine, bound to the current event loop."""
+async def _start(model: str, tokenizer: str, rank: int | None, dtype: str, arguments: Mapping[str, object]) -> Any:
+    """The engine, bound to the current event loop. ToolError: an argument that vLLM does not know."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    options: dict[str, str | int] = {"dtype": "bfloat16"}
+    if unknown := arguments.keys() - {field.name for field in fields(AsyncEngineArgs)}:
+        raise ToolError(f"its engine has no argument {', '.join(sorted(unknown))} (--engine-option)")
+    options: dict[str, Any] = {"dtype": "bfloat16", "disable_log_stats": True, "use_tqdm_on_load": False}
     if current_platform.is_cpu():
         # Chunked prefill of a seeded request crashes vLLM on CPUs (no generator offset).
-        options = {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}
+        options |= {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}
     if rank is not None:
         options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": MAX_LORAS, "max_cpu_loras": MAX_CPU_LORAS}
     return AsyncLLM.from_engine_args(
@@ -317,10 +327,8 @@ async def _start(model: str, tokenizer: str, rank: int | None, dtype: str) -> An
             model=model,
             tokenizer=tokenizer,
             logprobs_mode="processed_logprobs",  # after temperature and top_p
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
             worker_extension_cls=f"{__name__}.{WorkerExtension.__name__}",
-            **options,
+            **(options | dict(arguments)),
         )
     )
 

@@ -8,19 +8,21 @@ import time
 import wave as wave_file
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
-from conftest import mostly_slow
+from conftest import mostly_slow, run_command
 from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
 from mletools import simulated
 from mletools.base.errors import RecordError, ToolError
 from mletools.grading import grade
-from mletools.models import Reply, Request, ServerOptions, open_model
+from mletools.models import ENGINES, Reply, Request, ServerOptions, open_model
 from mletools.models.http import HttpModel
+from mletools.models.options import ModelOptions, RoleOptions
 from mletools.models.waits import wait_s
 from mletools.simulated.answers import plan
 from mletools.solutions import FAULTS, NEEDED, VALID, bank, solution, solves
@@ -662,6 +664,64 @@ def test_the_key_is_sent_and_never_shown(server: StepServer, tmp_path: Path, mon
     with pytest.raises(ToolError) as error:
         model(server, url=address).sample([ASK])
     assert str(error.value) == f"{server.endpoint}: 404: no such model"
+
+
+def test_a_provider_s_own_variable_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys(**given: str) -> list[str | None]:
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        urls = (
+            "https://api.anthropic.com/v1",
+            "https://api.openai.com/v1",
+            "http://api.anthropic.com/v1",
+            "http://gpu:8000/v1",
+        )
+        return [ModelOptions("m", url).server().key_env for url in urls]
+
+    assert keys() == keys(OPENAI_API_KEY="o") == ["OPENAI_API_KEY"] * 4
+    assert keys(OPENAI_API_KEY="o", ANTHROPIC_API_KEY="a") == ["ANTHROPIC_API_KEY", *["OPENAI_API_KEY"] * 3]
+    other = ModelOptions("m", "https://api.openai.com/v1", model_key_env="MINE")
+    assert other.server().key_env == "MINE"
+    # a role's server is sent no key of another's, but a provider's own
+    roles = (
+        "https://api.anthropic.com/v1",
+        "https://api.deepseek.com/v1",
+        "https://api.anthropic.com.evil.example/v1",
+        "http://gpu/v1",
+    )
+    assert [other._server_of(url, RoleOptions()).key_env for url in roles] == ["ANTHROPIC_API_KEY", None, None, None]
+    assert other._server_of(roles[0], RoleOptions(key_env="OWN")).key_env == "OWN"
+
+
+def test_arguments_of_the_engine_go_to_vllm_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "noted_engines.py").write_text("def Engine(path, *args, **options):\n    return path, options\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for kind in ("vllm", "hf"):
+        monkeypatch.setitem(ENGINES, kind, "noted_engines:Engine")
+    monkeypatch.setenv("MLE_ENGINE_OPTION", "tensor_parallel_size=2 gpu_memory_utilization=0.4")
+    context = import_module("mletools.commands.rollout").main.make_context("mle-rollout", ["-m", "vllm:p"])
+    given: Any = ModelOptions("vllm:p", engine_option=context.params["engine_option"])
+    arguments = {"tensor_parallel_size": 2, "gpu_memory_utilization": 0.4}
+    assert given.open() == ("p", {"dtype": "float32", "arguments": arguments})
+    assert given.open_role("vllm:q", None, RoleOptions()) == ("q", {"dtype": "float32", "arguments": arguments})
+    assert given.open("hf:p") == ("p", {"batch": 64, "dtype": "float32"})
+    assert ModelOptions("vllm:p").open() == ("p", {"dtype": "float32"})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("max_model_len", "'max_model_len' is not KEY=JSON"),
+        ("logprobs_mode=raw_logprobs", "logprobs_mode is set by the command itself"),
+        ("model=x", "model is set by the command itself"),
+        ('hf_overrides={"rope_scaling": {}}', "hf_overrides belongs into the config.json of the model's folder"),
+    ],
+)
+def test_what_is_no_argument_of_the_engine(given: str, told: str) -> None:
+    done = run_command("mle-rollout", "-m", "vllm:p", "--engine-option", given, "--dry-run", check=False)
+    assert done.returncode == 2 and told in " ".join(done.stderr.decode().split())
 
 
 def test_keys_that_cannot_be_sent(server: StepServer, tmp_path: Path) -> None:

@@ -192,6 +192,35 @@ def test_no_engine_outlives_a_command_that_was_killed() -> None:
     assert not arguments.exists() or not arguments.read_bytes()
 
 
+ARGUED = """
+import sys
+from mletools.base.errors import ToolError
+from mletools.models import open_model
+
+if __name__ == "__main__":
+    try:
+        model = open_model(f"vllm:{sys.argv[1]}", engine={"max_model_len": 512, **dict(word.split("=") for word in sys.argv[2:])})
+        print(model.context)
+        model.close()
+    except ToolError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_arguments_of_the_engine(tiny: Path, environment: dict[str, str]) -> None:
+    def said(*words: str) -> str:
+        command = [vllm_python(), "-c", ARGUED, str(tiny), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=280)
+        return done.stdout.splitlines()[-1]
+
+    assert said() == "512" != str(CONTEXT)
+    assert (
+        said("max_lengths=2")
+        == f"{tiny}: cannot be loaded by vLLM: its engine has no argument max_lengths (--engine-option)"
+    )
+
+
 @pytest.mark.slow
 def test_greedy_answers_are_those_of_transformers(driven: Driven, hf: HfModel) -> None:
     requests = asked(3, temperature=0.0)
