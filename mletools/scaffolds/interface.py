@@ -150,7 +150,8 @@ class Environment(Protocol):
 
     def fact(self, name: str) -> str:
         """For a prompt, the same text in all episodes of a run (and of a run that resumes it): `libraries`, the Python
-        and the machine-learning libraries of programs; `limits`, the limits of one; `data_preview`, the public files.
+        and the machine-learning libraries of programs; `limits`, the limits of one; `sizes`, those but its time;
+        `data_preview`, the public files.
 
         RecordError: the data are not there. ToolError: the interpreter of programs cannot be asked.
         """
@@ -379,6 +380,7 @@ class Scaffold(ABC, Generic[S]):
     prompts: tuple[str, ...] = ()  # names of prompt files; record ids depend on their text
     sessions: bool = False  # each episode has a session in the sandbox
     executes: bool = True  # episodes run programs and see validation scores
+    unscored: str = "its agents learn whether a submission is valid, but no score"  # where no rows can be held out
 
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""

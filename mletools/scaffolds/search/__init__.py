@@ -12,12 +12,13 @@ from dataclasses import replace
 from ...base.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
-from .components import constants_of, load, read_constants
+from .components import constants_of, load, preset_constants, read_constants
 from .settings import PRESETS, SearchSettings
 
+REPORTED = "agent"  # the evaluation that needs no held-out rows
 _PARTS = (
-    "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "
-    "guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
+    "analysis challenges check check-debug check-full choose crossover debug debug-mode draft fix guidance-draft "
+    "guidance-ensemble guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
     "stage-improvement stage-merge"
 )
 PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
@@ -28,20 +29,22 @@ class SearchScaffold(Scaffold[SearchSettings]):
 
     settings = SearchSettings
     prompts = PROMPTS
+    unscored = "a search goes by the scores that its programs print of themselves (--evaluation agent)"
 
     def check(self, settings: SearchSettings) -> SearchSettings:
         """The settings with the name and all constants of every component. ToolError: they do not make a search."""
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
         names = {kind: name or PRESETS[settings.preset][kind] for kind, name in settings.components().items()}
-        changed = read_constants(settings.set, names)
-        components = {kind: load(kind, name, changed.get(kind, {})) for kind, name in names.items()}
+        constants = preset_constants(settings.preset, names)
+        for kind, changed in read_constants(settings.set, names).items():
+            constants[kind] = {**constants.get(kind, {}), **changed}
+        components = {kind: load(kind, name, constants.get(kind, {})) for kind, name in names.items()}
         if settings.validation == 0 and not components["evaluation"].reports:
             raise ToolError(
                 f"--evaluation {names['evaluation']} needs scores on held-out rows: set --validation above 0, "
                 "or use --evaluation agent"
             )
-        constants = {kind: constants_of(component) for kind, component in components.items()}
         return replace(
             settings,
             planning=names["planning"],
@@ -50,12 +53,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
             memory=names["memory"],
             coding=names["coding"],
             evaluation=names["evaluation"],
-            constants=constants,
+            constants={kind: constants_of(component) for kind, component in components.items()},
         )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
-        """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""
-        return self.check(replace(settings, validation=0.0))
+        """See Scaffold.without_validation: in place of scores on held-out rows those that programs print."""
+        settings, asked = replace(settings, validation=0.0), settings.evaluation or ""
+        if load("evaluation", asked, settings.constants["evaluation"]).reports:
+            return settings
+        constants = {**settings.constants, "evaluation": constants_of(load("evaluation", REPORTED, {}))}
+        return replace(settings, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""

@@ -38,7 +38,7 @@ class Standard:
     def score(self, developed: Developed) -> float | None:
         return held_out_score(developed.result)
 
-    def reserve(self, graph: Graph) -> float:
+    def reserve(self, graph: Graph, waiting: bool) -> float:
         return 0.0
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
@@ -85,7 +85,8 @@ class Aggregated(Standard):
 
     R&D-Agent's ValidationSelector. The search selected by its own validation rows, so the best there is partly luck.
     There are as many fresh rows, taken from train.csv (the paper: 10 %). The search's scores decide among equal
-    candidates, and if none could be scored again. Time is reserved: that of the slowest candidate and a tenth more.
+    candidates, and if none could be scored again. Time is reserved: that of the slowest candidate and a tenth more; if
+    runs may have to wait for each other, that of all candidates.
 
     candidates: maximum number of programs, run again concurrently. rounds: runs of each, with different seeds; the mean
     counts. fresh: weight of the score on the fresh rows; the search's score has the rest.
@@ -95,9 +96,9 @@ class Aggregated(Standard):
     rounds: int = 1
     fresh: float = 1.0
 
-    def reserve(self, graph: Graph) -> float:
-        nodes = candidates_of(graph, self.candidates)
-        return MARGIN * max((self._seconds(graph, node) for node in nodes), default=0.0)
+    def reserve(self, graph: Graph, waiting: bool) -> float:
+        seconds = [self._seconds(graph, node) for node in candidates_of(graph, self.candidates)]
+        return MARGIN * (sum(seconds) if waiting else max(seconds, default=0.0))
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
         nodes = candidates_of(graph, self.candidates)
