@@ -61,12 +61,12 @@ class Search:
         """Add to the graph until the budget is used up, then choose the node to hand in."""
         settings = self.job.settings
         while (share := self.share()) < 1:
-            deadline, seconds = self._deadline(), [node.seconds for node in self.graph.nodes]
+            deadline, rounds = self._deadline(), self.graph.rounds
             left = None if deadline is None else deadline - self.clock
             plan = self._plan(Budget(share, settings.execution_seconds, left))
             rng = random.Random(derive_seed(self.job.seed, "paths", self.graph.rounds))
             expansions = self._components.paths.select(self.graph, plan, rng)[: settings.max_turns - len(self.graph)]
-            too_late = left is not None and seconds and left < sum(seconds) / len(seconds)
+            too_late = left is not None and rounds and left < self.graph.elapsed / rounds
             if not expansions or too_late:
                 break
             self._round(plan, expansions)

@@ -145,9 +145,7 @@ class Kernel:
         deltas = [graph.gain(node.score or 0.0, base) for node in pool]
         drawn_nodes: dict[int, Node] = {}
         for text in dict.fromkeys(hypotheses) or [path[-1].hypothesis if path else ""]:
-            cosines = (
-                similar(text, [node.hypothesis for node in pool]) if pool and text.strip() else [0.0] * len(pool)
-            )
+            cosines = similar(text, [node.hypothesis for node in pool]) if pool and text.strip() else [0.0] * len(pool)
             potentials = [
                 potential(cosine, len(path), delta, self.alpha, beta, self.gamma)
                 for cosine, delta in zip(cosines, deltas, strict=True)

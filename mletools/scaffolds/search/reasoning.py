@@ -107,9 +107,7 @@ class Scientific:
             candidates = [best[at] for at in draw(_weights(question, best), 1, context.rng)]
         recalled = question.recall([hypothesis.text for hypothesis in candidates])
         action, chosen = (
-            (None, candidates[0])
-            if self.choice == "draw"
-            else self._select(context, question, candidates, recalled)
+            (None, candidates[0]) if self.choice == "draw" else self._select(context, question, candidates, recalled)
         )
         return Idea(
             chosen,
