@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import records, run_command
 from model_server import FaultyServer
-from played import ENDS, FAST, SCORES, executes, in_steps, play, program, runs
+from played import ENDS, FAST, SCORES, executes, in_steps, play, runs
 from played_checks import graded, observed
 
 from mletools.records import schema
@@ -138,7 +138,7 @@ def test_a_search_goes_by_the_scores_that_programs_print(evaluation: str, asked:
         made = run_command(*line, cwd=tmp_path)
     said = made.stderr.decode().splitlines()
     told = f"task {task['id']}: no validation rows can be held out: "
-    assert [text for text in said if told in text][0].endswith(
+    assert next(text for text in said if told in text).endswith(
         "a search goes by the scores that its programs print of themselves (--evaluation agent)"
     )
     assert ("1 searches by the scores that programs print" in said[-1]) == (asked is not None)
