@@ -138,13 +138,14 @@ def test_a_search_goes_by_the_scores_that_programs_print(evaluation: str, asked:
         made = run_command(*line, cwd=tmp_path)
     said = made.stderr.decode().splitlines()
     told = f"task {task['id']}: no validation rows can be held out: "
-    assert next(text for text in said if told in text).endswith(
-        "a search goes by the scores that its programs print of themselves (--evaluation agent)"
-    )
+    notes = [text for text in said if told in text]
+    assert len(notes) == (asked is not None)  # else nothing is held out anyway
+    assert all("a search goes by the scores that its programs print of themselves" in text for text in notes)
     assert ("1 searches by the scores that programs print" in said[-1]) == (asked is not None)
     (record,) = records(made.stdout)
     schema.check(record, "rollout")
-    assert record["no_validation"] and record["search"].get("evaluation_asked") == asked
+    assert ("no_validation" in record) == (asked is not None) and record["settings"]["validation"] == 0
+    assert record["search"].get("evaluation_asked") == asked
     assert [turn["node"]["score"] for turn in record["turns"]] == [1.5] * 3 and record["search"]["chosen"] == 0
     report = run_command("mle-report", "-", input=json.dumps(graded(tmp_path, [record])[0]).encode(), cwd=tmp_path)
     note = "so the search went by the scores that its programs print: 1 searches"

@@ -345,14 +345,35 @@ def test_no_run_is_said_to_take_longer_than_is_left(tmp_path: Path) -> None:
     assert told and max(told) <= 40 and any("less than two minutes" in prompt for prompt in place.prompts)
 
 
-@pytest.mark.parametrize("preset", ALL)
-def test_without_held_out_rows_a_search_goes_by_what_its_programs_print(preset: str, tmp_path: Path) -> None:
-    asked = settings(preset=preset, max_turns=8, max_seconds=None)
+def test_the_choice_is_run_again_on_all_rows(tmp_path: Path) -> None:
+    class Counting(Town):
+        def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+            self.events.append(more["rows"])
+            return super().run(*ran, **more)
+
+    own = {"evaluation": "standard", "coding": "once", "refit": True}
+    (tmp_path / "long").mkdir()
+    records, place = play(tmp_path / "long", settings(max_turns=4, max_seconds=None, **own), Counting)
+    made, rows = records[-1], [event for event in place.events if event in ("all", "validation")]
+    assert rows == ["validation"] * 4 + ["all"] and made["refit"] == {"used": True}
+    assert made["validation"] == made["turns"][made["search"]["chosen"]]["validation"]
+    # 3 s a node; of 10 s a quarter at most is kept for the refit of 2.2 s: two nodes, 8 s with it
+    made = play(tmp_path, settings("debug_probability=0", max_turns=9, max_seconds=10.0, **own))[0][-1]
+    assert len(made["turns"]) == 2 and made["search"]["elapsed_s"] == 8.0
+
+
+def test_where_programs_report_their_scores_all_have_all_rows() -> None:
+    assert settings(preset="aide").validation == settings(preset="rd-agent", evaluation="agent").validation == 0
+    assert settings(preset="aide", evaluation="standard").validation == 0.2
+
+
+def test_without_held_out_rows_a_search_goes_by_what_its_programs_print(tmp_path: Path) -> None:
+    asked = settings(preset="rd-agent", max_turns=8, max_seconds=None)
     found = SearchScaffold().without_validation(asked)
     assert (found.validation, found.evaluation) == (0.0, "agent")
     records, place = play(tmp_path, found, BareTown)
     made = records[-1]
-    assert made["search"].get("evaluation_asked") == ("aggregated" if preset == "rd-agent" else None)
+    assert made["search"]["evaluation_asked"] == "aggregated"
     assert made["search"]["components"]["evaluation"] == {"name": "agent", "constants": {}}
     scores = [turn["node"]["score"] for turn in made["turns"] if turn["node"]["score"] is not None]
     assert scores and made["turns"][made["search"]["chosen"]]["node"]["score"] == min(scores)

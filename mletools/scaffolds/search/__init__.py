@@ -32,7 +32,10 @@ class SearchScaffold(Scaffold[SearchSettings]):
     unscored = "a search goes by the scores that its programs print of themselves (--evaluation agent)"
 
     def check(self, settings: SearchSettings) -> SearchSettings:
-        """The settings with the name and all constants of every component. ToolError: they do not make a search."""
+        """The settings with the name and all constants of every component. ToolError: they do not make a search.
+
+        If programs report their own scores, no rows are held out: nothing would read their scores.
+        """
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
         names = {kind: name or PRESETS[settings.preset][kind] for kind, name in settings.components().items()}
@@ -47,6 +50,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
             )
         return replace(
             settings,
+            validation=0.0 if components["evaluation"].reports else settings.validation,
             planning=names["planning"],
             paths=names["paths"],
             reasoning=names["reasoning"],
@@ -58,11 +62,9 @@ class SearchScaffold(Scaffold[SearchSettings]):
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
         """See Scaffold.without_validation: in place of scores on held-out rows those that programs print."""
-        settings, asked = replace(settings, validation=0.0), settings.evaluation or ""
-        if load("evaluation", asked, settings.constants["evaluation"]).reports:
-            return settings
         constants = {**settings.constants, "evaluation": constants_of(load("evaluation", REPORTED, {}))}
-        return replace(settings, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
+        asked = settings.evaluation
+        return replace(settings, validation=0.0, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
@@ -84,10 +86,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
         search = Search(job, environment)
         try:
             choice = search.explore()
+            refitted = search.refit(choice) if job.settings.refit and job.settings.validation > 0 else None
             yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
-            yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            record = search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
+                record["refit"], record["execution"] = {"used": True}, refitted["execution"]
+            elif refitted is not None:
+                record["refit"] = {"used": False, "execution": refitted["execution"]}
+            yield record
             search.done()
         finally:
             search.graph.close()

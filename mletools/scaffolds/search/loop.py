@@ -15,17 +15,18 @@ from pathlib import Path
 from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
 from ...records.rollout import Phase, Usage
-from ..interface import SearchEnvironment
+from ..interface import RunResult, SearchEnvironment
 from .clock import WallClock
 from .components import Components
 from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
+from .evaluation import MARGIN
 from .graph import Details, Graph, Node, Notes, add_by_role, added
 from .node_context import PHASES, NodeContext
 from .sections import experiment_line, failed_attempts
 from .settings import SearchJob
 from .similarity import best_passages, read_passages
 
-RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice
+RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice and the refit
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ class Search:
             self._round(plan, expansions)
         choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice", self.clock))
         return choice
+
+    def refit(self, choice: Choice) -> RunResult | None:
+        """The run of the chosen node's program on all training rows; None: there is none."""
+        code = None if choice.number is None else self.graph.details(choice.number)["code"]
+        if code is None:
+            return None
+        context = self._context_outside("refit", self.clock)
+        return context.run(code, self.job.settings.execution_seconds, rows="all")
 
     def _plan(self, budget: Budget) -> Plan:
         """The plan of the next round, whose runs end with the search."""
@@ -245,8 +254,9 @@ class Search:
             context.done()
 
     def _deadline(self) -> float | None:
-        """When nodes have to end, with a reserve for the choice; None: no limit."""
-        most = self.job.settings.max_seconds
+        """When nodes have to end, with a reserve for the choice and the refit; None: no limit."""
+        most, refit = self.job.settings.max_seconds, self.job.settings.refit
         if most is None:
             return None
-        return most - min(RESERVED * most, self._components.evaluation.reserve(self.graph, self._wall is not None))
+        reserve = self._components.evaluation.reserve(self.graph, self._wall is not None)
+        return most - min(RESERVED * most, reserve + (MARGIN * self.graph.longest_run if refit else 0.0))

@@ -70,7 +70,7 @@ def _server(of: str) -> Any:
 class SearchSettings(Settings):
     """The budget of R&D-Agent's evaluation, the six components by name, and the models."""
 
-    WITHOUT: ClassVar[tuple[str, ...]] = ("context_tokens", "hand_in", "tool_calls", "reveal_test", "refit", "format")
+    WITHOUT: ClassVar[tuple[str, ...]] = ("context_tokens", "hand_in", "tool_calls", "reveal_test", "format")
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "researcher": ("research_model", "research_url"),
         "developer": ("develop_model", "develop_url"),
