@@ -10,9 +10,9 @@ def of_all($rows; $set; $all):
 def table3($all): . as $rows | ["set", "any medal %"], (sets[] | [.set, (.set as $set | .medal | of_all($rows; $set; $all))]);
 
 def figure3($all; $seconds): . as $rows | sets as $sets
-  | ["hours", $sets[].set, "perfect selection of \($sets[0].set)"],
+  | ["share of the time", "hours", $sets[].set, "perfect selection of \($sets[0].set)"],
     (range($sets[0].search.over_time | length) as $at
-     | [($sets[0].search.over_time[$at].share * $seconds / 3600 | number),
+     | [($sets[0].search.over_time[$at].share | ., (. * $seconds / 3600 | number)),
         ($sets[] | .set as $set | .search.over_time[$at].medal | of_all($rows; $set; $all)),
         ($sets[0] | .set as $set | .search.over_time[$at].perfect_medal | of_all($rows; $set; $all))]);
 
