@@ -72,7 +72,7 @@ def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) 
 def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
     """R&D-Agent's, the one without training, with little time for each search; the others take minutes (`make examples`)."""
     out = tmp_path / "runs"
-    settings = (f"OUT={out}", "BUDGET=--max-seconds 3 -j 2 --timeout 4", "MLE_JOBS=2", "GENERATED=2")
+    settings = (f"OUT={out}", "BUDGET=--clock work --max-seconds 3 -j 2 --timeout 4", "MLE_JOBS=2", "GENERATED=2")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE"))}
     environment["PATH"] = f"{BIN}:{environment['PATH']}"
     command = ["make", "-s", "-C", str(EXAMPLES / "rd-agent"), *settings]
