@@ -67,6 +67,8 @@ def play(name: str, tasks: Path, seed: int, given: argparse.Namespace) -> Path:
     if not graded.exists():
         common = ["--data", str(given.data), "-j", str(given.jobs), "-q", "--resume"]
         bounds = [
+            "--clock",
+            "work",
             "--max-seconds",
             str(given.seconds),
             "--timeout",

@@ -45,7 +45,7 @@ class Quick:
     repairs: ClassVar[bool] = False
 
     def develop(self, context, brief):
-        context.ask("develop", "search-draft", "Write a program.\\n" + "Words. " * 1500)
+        context.answer("develop", "search-draft", "Write a program.\\n" + "Words. " * 1500)
         code = PROGRAM.format(worth=context.rng.random()) + "# " + "text " * 1000
         told = context.run(code, 30)
         valid = bool(told["validation"] and told["validation"]["valid"])

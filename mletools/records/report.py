@@ -158,7 +158,7 @@ class SearchSummary(TypedDict):
     where the scale ends, null for fewer than two."""
 
     first_medal_s_mean: NonNegative | None
-    """Seconds of asking and running until the first node with a medal on the test, of the searches that have one."""
+    """Seconds on the search's clock until the first node with a medal on the test, of the searches that have one."""
 
     first_medal_s_sem: float | None
     first_medal_s_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
@@ -170,6 +170,10 @@ class SearchSummary(TypedDict):
 
     fallbacks: NotRequired[Count]
     """Answers of the model in all these searches that could not be used, so that a default took their place."""
+
+    by_printed_scores: NotRequired[Positive]
+    """Of them, searches on tasks where no rows could be held out, so that they went by the scores that their programs
+    print; absent: none."""
 
     cost: dict[str, dict[str, float | None]]
     """What a search used, by phase: means over the searches that tell."""

@@ -261,12 +261,14 @@ class SearchNode(TypedDict):
     """What the search went by."""
 
     lesson: str
+    supported: NotRequired[bool | None]
+    """Whether the result supports the hypothesis, as the lesson's author judges; null: it was not judged."""
+
     trials: list[Trial]
     """The runs ahead of the last: debug, status, duration_s, problem, estimated_s."""
 
     elapsed_s: NonNegative
-    """Seconds on the search's clock when the node's round was done: what went on at once counts as long as its
-    longest."""
+    """Seconds on the search's clock when the node's round was done."""
 
     cost: PhaseUsage
     """What the research and the development phase used."""
@@ -383,6 +385,14 @@ class Search(TypedDict):
 
     candidates: list[Candidate]
     """Node, score, and holdout: the score on the rows of the last comparison; best first."""
+
+    evaluation_asked: NotRequired[str]
+    """The evaluation that was asked for, where no rows could be held out, so that the search went by the scores that
+    programs print of themselves; absent: components has it."""
+
+    clock: NotRequired[Literal["wall", "work"]]
+    """What seconds of the search are: of the wall clock, with waiting and without the time between a kill and a resume;
+    or of its model calls and runs, where concurrent work counts as its longest. Absent in older records: work."""
 
     budget: dict[str, float | None]
     """Seconds, nodes, usd; null: no bound."""
@@ -684,7 +694,8 @@ class RolloutBody(TypedDict):
     """With --refit: the program was run again on all training rows at the end."""
 
     no_validation: NotRequired[str]
-    """Why no validation rows could be held out of the task: the agent saw no score, and settings.validation is 0."""
+    """Why no validation rows could be held out of the task: settings.validation is 0, and the agent saw no score (a
+    search those that its programs print)."""
 
     reported_score: NotRequired[float]
     """Of what was handed in, where no rows could be held out and the memory is ranked by validation: the validation score

@@ -37,6 +37,7 @@ class Search:
     cost: dict[str, dict[str, float | None]]  # by phase: USED
     over_time: tuple[Standing, ...]  # at SHARES
     fallbacks: int = 0  # answers of the model that could not be used
+    by_printed_scores: bool = False  # in place of those on held-out rows
 
 
 def is_search(rollout: Rollout) -> bool:
@@ -50,7 +51,8 @@ def searched(rollout: Rollout, of: Sequence[Turn]) -> Search | None:
         return None
     fallbacks = sum((rollout["search"].get("fallbacks") or {}).values())
     times = tuple(over_time(rollout))
-    return Search(len(of), improve_rate(of), first_medal_s(rollout), cost(rollout), times, fallbacks)
+    printed = "evaluation_asked" in rollout["search"]
+    return Search(len(of), improve_rate(of), first_medal_s(rollout), cost(rollout), times, fallbacks, printed)
 
 
 def improve_rate(of: Sequence[Turn]) -> float | None:

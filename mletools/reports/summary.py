@@ -257,6 +257,7 @@ def _searches(repeats: Repeats, boards: Container[str], counted: bool, confidenc
         return {}
     own: Grid = {task: [_of_search(run.search if run else None) for run in row] for task, row in repeats.items()}
     phases = dict.fromkeys(phase for search in searches for phase in search.cost)
+    printed = sum(search.by_printed_scores for search in searches)
     over_time = []
     for at, share in enumerate(SHARES):
         grid = {task: [_standing(run, at, task in boards, counted) for run in row] for task, row in repeats.items()}
@@ -267,6 +268,7 @@ def _searches(repeats: Repeats, boards: Container[str], counted: bool, confidenc
             **_estimates(own, confidence, OF_SEARCHES),
             "medalled": sum(search.first_medal_s is not None for search in searches),
             "fallbacks": sum(search.fallbacks for search in searches),
+            **({"by_printed_scores": printed} if printed else {}),
             "cost": {phase: {name: mean_over_tasks(own, f"{phase}.{name}") for name in USED} for phase in phases},
             "over_time": over_time,
         }

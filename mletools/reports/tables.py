@@ -250,6 +250,11 @@ def notes(rows: Sequence[Record]) -> list[str]:
             "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean",
             "fallbacks: answers of the model that could not be used, so that a default took their place",
         ]
+    if any("by_printed_scores" in row.get("search", {}) for row in rows):
+        printed = each(rows, lambda row: str(row.get("search", {}).get("by_printed_scores", 0)))
+        lines.append(
+            f"no rows could be held out, so the search went by the scores that its programs print: {printed} searches"
+        )
     if any("validation_gap" in row for row in rows):
         lines += [
             "validation - test: of what was handed in, as a share of the way from median to gold; positive: validation is better",

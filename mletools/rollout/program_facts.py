@@ -55,12 +55,13 @@ class ProgramFacts:
         python = f"Python {self._installed['python']} with {named or 'its standard library alone'}"
         return "; ".join([python, *_weights(self._installed)])
 
-    def limit_text(self) -> str:
-        """The limits of one program, as the options set them."""
+    def limit_text(self, time: bool = True) -> str:
+        """The limits of one program, as the options set them; without `time` all others."""
         limits = self.limits
+        seconds = f"{limits.wall_s:g} seconds, " if time else ""
         threads = f"{limits.threads} thread{'s' * (limits.threads > 1)}"
         return (
-            f"{limits.wall_s:g} seconds, {_size(limits.memory_mb)} of memory, {_size(limits.disk_mb)} of files, "
+            f"{seconds}{_size(limits.memory_mb)} of memory, {_size(limits.disk_mb)} of files, "
             f"{threads} for numerical libraries, {'one GPU' if self.gpus else 'no GPU'}"
         )
 

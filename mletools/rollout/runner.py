@@ -38,6 +38,7 @@ from .program_facts import Probe, ProgramFacts, Public, probe_interpreter, probe
 # A job's rollouts that are still to be written, or why it has none.
 Result = tuple[list[Played], RecordError | None]
 BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
+BY_OWN_SCORES = "searches by the scores that programs print"
 NOT_ASKED = "requests for help too long for the ideator"
 NOT_IMPLEMENTED = "ideas too long for the implementer"
 _FIRST = 20  # answers that are looked at for a form that cannot be read
@@ -375,8 +376,8 @@ class Runner:
             first, self.unscored = task not in self.unscored, self.unscored | {task}
         if first:
             self.run.say(
-                f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and its "
-                f"agents learn whether a submission is valid, but no score{self.scaffold.instead_of_scores(settings)}"
+                f"task {task}: no validation rows can be held out: {reason}: its programs have all training rows, and "
+                f"{self.scaffold.without_rows(settings)}"
             )
         return replace(job, settings=settings)
 
@@ -405,6 +406,7 @@ class Runner:
             if "search" in rollout:
                 self.run.counts["answers read leniently"] += sum(rollout["search"].get("lenient", {}).values())
                 self.run.counts["fallbacks"] += sum(rollout["search"].get("fallbacks", {}).values())
+                self.run.counts[BY_OWN_SCORES] += "evaluation_asked" in rollout["search"]
             if refused:
                 if not self.run.counts[NOT_ASKED]:
                     self.run.say(f"the ideator cannot be asked, and the agent is told so: {refused[0]}")

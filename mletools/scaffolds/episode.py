@@ -6,7 +6,6 @@ is handed in, the record. Not covered: what is said and which actions there are 
 graders, which stand behind a Environment.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
@@ -46,6 +45,7 @@ from .messages import (
     tokens_of,
     visible,
 )
+from .printed import printed_score
 from .reading import Action, Fault, Tool, as_functions, sendable
 
 NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
@@ -53,8 +53,6 @@ NOT_CARRIED_OUT = "Not carried out: only the first action of a message is."
 LEAST_CHARACTERS = 2.0  # a token, where nobody has counted: code and tables have 2.3 to 3.2
 MARGIN = 0.9  # of another model's characters a token
 # Shell commands that may change files; others only look.
-# The line in which a program reports its own validation score, where no rows could be held out.
-_REPORTED = re.compile(r"^\s*validation score\s*[:=]\s*(\S+)\s*$", re.IGNORECASE | re.MULTILINE)
 _WRITES = re.compile(r"(?<![0-9&<])>|\b(?:tee|cp|mv|rm|python3?|pip|patch|unzip|tar)\b|\bsed\b.*\s-i")
 NOTHING_RAN: Execution = {
     "by": "mle-rollout",
@@ -320,7 +318,7 @@ class Episode(Generic[S]):
         if outcome.get("grade") is not None:
             turn["grade"] = outcome["grade"]
         turn["code"] = code
-        if self.own_scores and judged and (reported := reported_score(outcome["execution"])) is not None:
+        if self.own_scores and judged and (reported := printed_score(outcome["execution"]["stdout"])) is not None:
             turn["reported_score"] = reported
         self._count(outcome["execution"])
         if outcome["execution"]["submission"] is not None and judged:
@@ -525,17 +523,6 @@ def _in_python(command: str) -> str:
     fits = "'''" not in command and not command.endswith(("\\", "'"))
     text = f"r'''{command}'''" if fits else repr(command)
     return f'import subprocess\n\nsubprocess.run(["bash", "-c", {text}], check=False)'
-
-
-def reported_score(execution: Execution) -> float | None:
-    """The score in the last line `validation score: X` that a program printed; None: there is none, or it is not finite."""
-    output = execution["stdout"]
-    reports = _REPORTED.findall(f"{output['head']}\n{output['tail']}")
-    try:
-        score = float(reports[-1])
-    except (IndexError, ValueError):
-        return None
-    return score if math.isfinite(score) else None
 
 
 def execution_of(turns: Sequence[Turn], submission_turn: Turn | None, box: Mapping[str, object]) -> Execution:

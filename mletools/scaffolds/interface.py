@@ -153,7 +153,8 @@ class Environment(Protocol):
 
     def fact(self, name: str) -> str:
         """For a prompt, the same text in all episodes of a run (and of a run that resumes it): `libraries`, the Python
-        and the machine-learning libraries of programs; `limits`, the limits of one; `data_preview`, the public files.
+        and the machine-learning libraries of programs; `limits`, the limits of one; `sizes`, those but its time;
+        `data_preview`, the public files.
 
         RecordError: the data are not there. ToolError: the interpreter of programs cannot be asked.
         """
@@ -391,9 +392,9 @@ class Scaffold(ABC, Generic[S]):
         """The settings for a task of which no rows can be held out. ToolError: this scaffold cannot do without scores."""
         return replace(settings, validation=0.0)
 
-    def instead_of_scores(self, settings: S) -> str:
-        """What is said, after "no score", of how solutions are chosen where no rows can be held out; "" for nothing."""
-        return ""
+    def without_rows(self, settings: S) -> str:
+        """What agents learn, and how solutions are chosen, where no rows can be held out; for the user."""
+        return "its agents learn whether a submission is valid, but no score"
 
     def needs(self, settings: S) -> Needs:
         """What a run with these settings is to provide."""

@@ -102,8 +102,9 @@ class Memory(Scaffold[MemorySettings]):
             raise ToolError("--memory-by validation needs a validation score: give --validation a share above 0")
         return settings
 
-    def instead_of_scores(self, settings: MemorySettings) -> str:
-        return "; the memory goes by the validation scores that programs print" if _own_scores(settings) else ""
+    def without_rows(self, settings: MemorySettings) -> str:
+        chosen = "; the memory goes by the validation scores that programs print" if _own_scores(settings) else ""
+        return super().without_rows(settings) + chosen
 
     def needs(self, settings: MemorySettings) -> Needs:
         if settings.max_traces is not None:

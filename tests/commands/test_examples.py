@@ -1,5 +1,6 @@
 """The experiments of examples/: every command of every size passes its own dry run, and the rehearsal is the paper's."""
 
+import json
 import os
 import re
 import shutil
@@ -71,7 +72,7 @@ def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) 
 def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
     """R&D-Agent's, the one without training, with little time for each search; the others take minutes (`make examples`)."""
     out = tmp_path / "runs"
-    settings = (f"OUT={out}", "BUDGET=--max-seconds 3 -j 2 --timeout 4", "MLE_JOBS=2", "GENERATED=2")
+    settings = (f"OUT={out}", "BUDGET=--clock work --max-seconds 3 -j 2 --timeout 4", "MLE_JOBS=2", "GENERATED=2")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE"))}
     environment["PATH"] = f"{BIN}:{environment['PATH']}"
     command = ["make", "-s", "-C", str(EXAMPLES / "rd-agent"), *settings]
@@ -121,6 +122,63 @@ def test_a_recipe_that_differs_otherwise_is_shown(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2 and "the recipes differ by more than the variables of rehearsal.mk" in done.stderr
     assert "--max-usd 1" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_tables_of_rd_agent_count_all_competitions() -> None:
+    """A set with 2 of 8 competitions, a medal in one of them: 12.5 % of all."""
+
+    def row(task: str, name: str, usd: float | None = None, **shares: float) -> dict[str, object]:
+        rates = dict.fromkeys(("valid", "above_median", "bronze", "silver", "gold", "medal"), 0.0) | shares
+        used = {"usd": usd, "seconds": 3.0, "prompt_tokens": 20, "completion_tokens": 5}
+        points = [
+            {"share": 0.5, "medal": 0.0, "perfect_medal": 0.5},
+            {"share": 1.0, "medal": 0.5, "perfect_medal": 1.0},
+        ]
+        cost = {"research": used, "develop": {**used, "usd": usd and 2 * usd}}
+        return {"task": task, "set": name, **rates, "search": {"cost": cost, "over_time": points}}
+
+    lines = [
+        row("a", "x"),
+        row("b", "x"),
+        row("a", "y"),
+        row("all", "x", 4.0, medal=0.5, valid=1.0),
+        row("all", "y", 6.0),
+    ]
+
+    def table(call: str) -> list[list[str]]:
+        command = ["jq", "-rs", "-L", str(EXAMPLES / "rd-agent"), f'include "tables"; {call} | @tsv']
+        text = "\n".join(map(json.dumps, lines))
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+    assert table("table3(8)") == [["set", "any medal %"], ["x", "12.5"], ["y", "0"]]
+    assert table("table7(8)")[1] == ["x", "25", "0", "0", "0", "0", "12.5"]
+    assert table("figure3(8; 43200)")[1:] == [["0.5", "6", "0", "0", "12.5"], ["1", "12", "12.5", "6.25", "25"]]
+    assert table("table8")[1:] == [
+        ["x", "4", "8", "12", "25", "25", "3", "3"],
+        ["y", "6", "12", "18", "25", "25", "3", "3"],
+        ["mean", "5", "10", "15", "25", "25", "3", "3"],
+    ]
+    lines[3] = row("all", "x", None)
+    assert table("table8")[1][1:4] == table("table8")[3][1:4] == ["-", "-", "-"]
+
+
+def test_the_paper_size_of_rd_agent_has_the_papers_searches() -> None:
+    shown = make("rd-agent", "-n", "--always-make", "results", "SIZE=paper", "OUT=OUT").stdout
+    searches = re.findall(r"^mle-rollout .*$", shown, re.MULTILINE)
+    of = {file: [line for line in searches if f" OUT/{file}.jsonl -o " in line] for file in ("tasks", "ablated")}
+    assert len(of["tasks"]) == 18 and len(of["ablated"]) == 6 and len(searches) == 24
+    hybrid = [line for line in searches if "--research-model o3" in line]
+    assert len(hybrid) == 6 and all(" -m gpt-4.1 " in line for line in hybrid)
+    assert all(" -m gpt-5 " in line for line in searches if line not in hybrid)
+    assert all("--clock wall --max-seconds 43200" in line and "--max-rejects" not in line for line in searches)
+    assert (
+        """jq -c 'select(.provenance.split | IN("low", "medium", "high"))' OUT/imported.jsonl > OUT/tasks.jsonl"""
+        in shown
+    )
+    known = make("rd-agent", "-n", "--always-make", "results", "SIZE=paper", "OUT=OUT", "KNOWLEDGE=notes").stdout
+    assert known.count("--preset rd-agent --knowledge notes") == 3 and "no arm" in shown and "no arm" not in known
 
 
 @pytest.mark.slow

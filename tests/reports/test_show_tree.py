@@ -207,6 +207,15 @@ def test_the_top_counts_answers_read_leniently_and_replaced() -> None:
     assert "fallbacks  answers replaced: search-select 3\n" in shown
 
 
+def test_the_top_says_which_clock_and_by_which_scores() -> None:
+    record = pond()
+    assert "clock" not in text(record) and "in place of" not in text(record)
+    record["search"] |= {"clock": "wall", "evaluation_asked": "aggregated"}
+    shown = text(record, width=200)
+    assert " s used (wall clock)\n" in shown
+    assert "evaluation agent in place of aggregated: no rows could be held out\n" in shown
+
+
 def test_a_node_says_what_was_thought_and_learnt() -> None:
     shown = text(pond())
     assert "── the task " in shown and shown.count("# Pond") == 1 and "after the last turn" not in shown

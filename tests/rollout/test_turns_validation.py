@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import records, run_command
 from model_server import FaultyServer
-from played import ENDS, FAST, SCORES, executes, in_steps, play, program, runs
+from played import ENDS, FAST, SCORES, executes, in_steps, play, runs
 from played_checks import graded, observed
 
 from mletools.records import schema
@@ -136,10 +136,38 @@ def test_memory_goes_by_what_programs_report(tmp_path: Path) -> None:
     assert "rollouts of which no rows could be held out: 1, 1 chosen by a printed score" in told
 
 
-def test_a_search_needs_scores(tmp_path: Path) -> None:
-    write_task(tmp_path, tables=False)
-    with FaultyServer(lambda body: program(2.5)) as server:
-        line = ["mle-rollout", "--scaffold", "search", "-m", "played", "--model-url", server.url, *FAST, "tasks.jsonl"]
-        refused = run_command(*line, cwd=tmp_path, check=False)
-    assert refused.returncode == 1
-    assert b"no validation rows can be held out" in refused.stderr and b"use --evaluation agent" in refused.stderr
+COUNTS = """import csv
+with open("submission.csv", "w") as out:
+    out.write("id,y\\n")
+    for at, row in enumerate(csv.DictReader(open("input/sample_submission.csv"))):
+        out.write(f"{row['id']},{at % 7}\\n")
+print("Validation score: 1.5")
+"""
+
+
+@pytest.mark.parametrize(("evaluation", "asked"), [("aggregated", "aggregated"), ("agent", None)])
+def test_a_search_goes_by_the_scores_that_programs_print(evaluation: str, asked: str | None, tmp_path: Path) -> None:
+    task = write_task(tmp_path, tables=False)
+
+    def searching(body: dict[str, Any]) -> str:
+        idea = '{"hypothesis": "count", "component": "Model"}'
+        return idea if '"hypothesis"' in body["messages"][-1]["content"] else f"```python\n{COUNTS}```"
+
+    with FaultyServer(searching) as server:
+        line = ["mle-rollout", "--scaffold", "search", "--preset", "aide", "--evaluation", evaluation]
+        line += ["-m", "played", "--model-url", server.url, *FAST[:-1], "--max-turns", "3", "tasks.jsonl"]
+        made = run_command(*line, cwd=tmp_path)
+    said = made.stderr.decode().splitlines()
+    told = f"task {task['id']}: no validation rows can be held out: "
+    notes = [text for text in said if told in text]
+    assert len(notes) == (asked is not None)  # else nothing is held out anyway
+    assert all("a search goes by the scores that its programs print of themselves" in text for text in notes)
+    assert ("1 searches by the scores that programs print" in said[-1]) == (asked is not None)
+    (record,) = records(made.stdout)
+    schema.check(record, "rollout")
+    assert ("no_validation" in record) == (asked is not None) and record["settings"]["validation"] == 0
+    assert record["search"].get("evaluation_asked") == asked
+    assert [turn["node"]["score"] for turn in record["turns"]] == [1.5] * 3 and record["search"]["chosen"] == 0
+    report = run_command("mle-report", "-", input=json.dumps(graded(tmp_path, [record])[0]).encode(), cwd=tmp_path)
+    note = "so the search went by the scores that its programs print: 1 searches"
+    assert (note in report.stdout.decode()) == (asked is not None)

@@ -262,7 +262,7 @@ def asked(coding: Any, what: Brief) -> str:
     prompt = context.asked[0][1]
     assert prompt.startswith("You are a machine learning engineer.") and "{{" not in prompt
     assert "# Task: flowers\n\nTell y from x." in prompt
-    assert "in this round for at most 300 seconds." in prompt
+    assert "in an empty folder, for at most 300 seconds." in prompt
     assert "# The idea\n\nUse a forest.\n" in prompt
     return prompt
 
@@ -516,6 +516,31 @@ def test_earlier_attempts_are_bounded() -> None:
     shown = section.split("\n")[4:]
     assert shown[0] == "- (3 earlier attempts left out)" and len(shown) == 11
     assert shown[1].startswith("- attempt 4: 4 ppp") and shown[-1].startswith("- attempt 13: 13 ppp")
+
+
+ALL_DATA = Efficient(sample=False)
+
+
+def test_without_sampling_programs_are_debugged_on_all_data_and_reviewed() -> None:
+    answers = [answer("print(1)"), answer("print(2)"), NO, answer("print(3)"), YES]
+    context = StubDesk(answers, [ran("error"), ran(), ran(seconds=4.0)])
+    developed = ALL_DATA.develop(context, brief())  # type: ignore[arg-type]
+    trials = (trial(False, "failed", None, "error"), trial(False, "debug", None))
+    assert developed == Developed("print(3)\n", ran(seconds=4.0), None, trials) and context.used_up()
+    assert context.ran == [(f"print({n})\n", 300.0, False) for n in (1, 2, 3)]
+    assert [role for role, _ in context.asked] == [
+        "search-draft", "search-fix", "search-check", "search-fix", "search-check",
+    ]  # fmt: skip
+    assert "--debug" not in "".join(prompt for _, prompt in context.asked)
+    assert "This was the full run, which may take 300 s. The program failed" in context.asked[1][1]
+    assert "This was the full run, which may take 300 s. It ran, but a reviewer rejects it" in context.asked[3][1]
+
+
+def test_without_sampling_the_last_program_counts() -> None:
+    context = StubDesk([answer(f"print({n})") for n in range(10)], [ran("error")] * 10)
+    developed = ALL_DATA.develop(context, brief())  # type: ignore[arg-type]
+    assert developed.problem == "failed" and developed.code == "print(9)\n" and len(developed.trials) == 9
+    assert context.used_up()
 
 
 def test_unanswered() -> None:

@@ -401,13 +401,14 @@ def test_the_searchs_own_score_may_count_too(tmp_path: Path) -> None:
 def test_time_is_kept_for_the_slowest_candidate(tmp_path: Path) -> None:
     nodes: list[Any] = [(0, 0.9, "a"), (1, 0.8, "b"), (2, 0.7, "c"), (2, None, None)]
     graph = graph_of(tmp_path, nodes)  # every run took 2 s
-    assert Aggregated().reserve(graph) == pytest.approx(1.1 * 2)
-    assert Aggregated(candidates=2, rounds=2).reserve(graph) == pytest.approx(1.1 * 2 * 2)
-    assert Standard().reserve(graph) == AgentReported().reserve(graph) == 0
+    assert Aggregated().reserve(graph, False) == pytest.approx(1.1 * 2)
+    assert Aggregated(candidates=2, rounds=2).reserve(graph, False) == pytest.approx(1.1 * 2 * 2)
+    assert Aggregated().reserve(graph, True) == pytest.approx(1.1 * 2 * 3)  # one after the other
+    assert Standard().reserve(graph, True) == AgentReported().reserve(graph, True) == 0
     for seconds, ran in ((2.5, ["a", "b", "c"]), (1.5, [])):
         world = World(runs={"a": 0.1, "b": 0.2, "c": 0.3})
         context = context_of(world, task_of())
-        context._seconds = seconds
+        context._deadline = seconds
         choice = Aggregated().choose(graph, context)
         assert [code for code, *_ in world.ran] == ran
         assert all(wall_s == seconds for _, wall_s, *_ in world.ran)

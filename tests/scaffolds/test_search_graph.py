@@ -28,6 +28,7 @@ def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more
         "why": "",
         "score": score,
         "lesson": "",
+        "execution": None,
         "seconds": 3.0,
         "elapsed": 3.0 * (number + 1),
         "code": f"print({number})\n",

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from mletools.records import rollout
 from mletools.scaffolds import search
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
+from mletools.scaffolds.search import clock as search_clock
 from mletools.scaffolds.search.settings import COMPONENTS
 
 OWN = str(TESTS / "support" / "own_search.py")
@@ -35,6 +37,9 @@ TASK = {
 TELL_TALE = 0.31415926  # the test score of every run: no model may see it
 COMPONENTS_IN_PAGE = ("planning", "paths", "reasoning", "memory", "coding", "evaluation")
 USED = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 0.5, "usd": 0.01}
+
+
+BARE = {"validation": None}
 
 
 class Killed(Exception):
@@ -132,17 +137,26 @@ class Town:
         return self.folder / "graph.jsonl", self.go_on
 
 
-def settings(*constants: str, preset: str = "aide", **more: Any) -> SearchSettings:
-    return SearchScaffold().check(SearchSettings(preset=preset, set=constants, **more))
+class BareTown(Town):
+    """A place where no rows are held out."""
+
+    def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+        return {**super().run(*ran, **more), **BARE}
+
+
+def settings(*constants: str, preset: str = "aide", clock: str = "work", **more: Any) -> SearchSettings:
+    return SearchScaffold().check(SearchSettings(preset=preset, set=constants, clock=clock, **more))
 
 
 def job(found: SearchSettings) -> Job[SearchSettings]:
     return Job("search", "group", 1, 0, 7, TASK, {"model": "m"}, "search", found)
 
 
-def play(folder: Path, found: SearchSettings, **town: Any) -> tuple[list[dict[str, Any]], Town]:
+def play(
+    folder: Path, found: SearchSettings, kind: type[Town] = Town, **town: Any
+) -> tuple[list[dict[str, Any]], Town]:
     """All records of a search, and the place; a killed one leaves what it had."""
-    place = Town(folder, **town)
+    place = kind(folder, **town)
     tapes = Tapes(folder / "tape", resume=town.get("go_on", False))
     try:
         environment: Any = Taped(place, tapes.tape("search"))
@@ -242,6 +256,152 @@ def test_the_clock_counts_what_goes_on_at_once_as_its_longest(tmp_path: Path) ->
     assert [turn["node"]["elapsed_s"] for turn in made["turns"]] == [2.5 * (number + 1) for number in rounds]
     assert made["search"]["elapsed_s"] == 2.5 * (rounds[-1] + 1)
     assert made["usage"]["seconds"] == 2.5 * 7
+
+
+class Wall:
+    """The clock on the wall, which waits for nobody."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+WALL = Wall()
+
+
+class SlowTown(Town):
+    """An answer takes 0.5 s, after a second of waiting; a run 2 s, after three."""
+
+    def ask(self, *asked: Any) -> dict[str, Any]:
+        reply = super().ask(*asked)
+        WALL.seconds += 1.5
+        return reply
+
+    def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+        result = super().run(*ran, **more)
+        WALL.seconds += 5.0
+        return result
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
+    monkeypatch.setattr(search_clock, "time", WALL)
+    return WALL
+
+
+def test_by_the_wall_clock_waiting_counts(tmp_path: Path, wall: Wall) -> None:
+    own = {"paths": f"{OWN}:FanOut", "reasoning": f"{OWN}:Numbered", "coding": "once", "evaluation": "standard"}
+    found = settings("paths.width=3", clock="wall", max_turns=7, max_seconds=None, **own)
+    made = play(tmp_path, found, SlowTown)[0][-1]
+    # the place has one hand: the three nodes of a round come one after the other, 1.5 s and 5 s each
+    assert made["turns"][0]["node"]["elapsed_s"] == 6.5
+    assert made["search"]["elapsed_s"] == 6.5 * 7 and made["usage"]["seconds"] == 2.5 * 7
+    assert made["search"]["clock"] == "wall" and made["settings"]["own"]["clock"] == "wall"
+    assert found != SearchScaffold().check(SearchSettings()) and SearchSettings().clock == "wall"
+
+
+@pytest.mark.parametrize(("clock", "nodes"), [("wall", 3), ("work", 10)])
+def test_a_budget_in_seconds_is_the_clocks(clock: str, nodes: int, tmp_path: Path, wall: Wall) -> None:
+    # aide: an idea, a program, a run: 1.5 + 1.5 + 5 s on the wall, 3 s of work
+    found = settings("debug_probability=0", clock=clock, max_turns=100, max_seconds=30.0)
+    made = play(tmp_path, found, SlowTown)[0][-1]
+    assert len(made["turns"]) == nodes and made["search"]["clock"] == clock
+
+
+@pytest.mark.parametrize("preset", ["rd-agent", "aide"])
+def test_a_killed_search_goes_on_with_the_time_that_it_had_left(preset: str, tmp_path: Path, wall: Wall) -> None:
+    found = settings(preset=preset, clock="wall", max_turns=100, max_seconds=120.0)
+    (tmp_path / "whole").mkdir()
+    records, whole = play(tmp_path / "whole", found, SlowTown)
+    assert records[-1]["search"]["elapsed_s"] > 60 and len(whole.events) > 15
+    for kill_at in range(1, len(whole.events), 7):
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        with pytest.raises(Killed):
+            play(folder, found, SlowTown, kill_at=kill_at)
+        wall.seconds += 500_000  # nobody works on it
+        again, rest = play(folder, found, SlowTown, go_on=True)
+        assert again == records and sorted(rest.events) == sorted(whole.events[kill_at:])
+
+
+def test_each_limit_is_told_once_in_a_prompt(tmp_path: Path) -> None:
+    found = settings(preset="rd-agent", max_turns=12, max_seconds=43200.0)
+    _, place = play(tmp_path, found)
+    told = [re.findall(r"(?<!after )\b(\d[\d.]*) (?:s|seconds)\b", prompt) for prompt in place.prompts]
+    # of a draft, an improvement and later: that of a run, and of a debug run, which has a sixth of it
+    limits = ({"900", "150"}, {"1800", "300"}, {"3600", "600"})
+    assert all(any(set(each) <= of_round for of_round in limits) for each in told)
+    assert ["150", "900"] in told and ["900"] in told  # a developer's and a researcher's
+    assert not any("(limits)" in prompt for prompt in place.prompts)  # which have the longest run of all rounds
+    assert all("time left: about 12 hours" in prompt for prompt in place.prompts if "# Guidance" in prompt)
+
+
+def test_no_run_is_said_to_take_longer_than_is_left(tmp_path: Path) -> None:
+    found = settings("coding.coder_loops=1", preset="rd-agent", max_turns=30, max_seconds=40.0)
+    _, place = play(tmp_path, found)
+    told = [float(each) for prompt in place.prompts for each in re.findall(r"at most (\d+) seconds", prompt)]
+    assert told and max(told) <= 40 and any("less than two minutes" in prompt for prompt in place.prompts)
+
+
+def test_the_choice_is_run_again_on_all_rows(tmp_path: Path) -> None:
+    class Counting(Town):
+        def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+            self.events.append(more["rows"])
+            return super().run(*ran, **more)
+
+    own = {"evaluation": "standard", "coding": "once", "refit": True}
+    (tmp_path / "long").mkdir()
+    records, place = play(tmp_path / "long", settings(max_turns=4, max_seconds=None, **own), Counting)
+    made, rows = records[-1], [event for event in place.events if event in ("all", "validation")]
+    assert rows == ["validation"] * 4 + ["all"] and made["refit"] == {"used": True}
+    assert made["validation"] == made["turns"][made["search"]["chosen"]]["validation"]
+    # 3 s a node; of 10 s a quarter at most is kept for the refit of 2.2 s: two nodes, 8 s with it
+    made = play(tmp_path, settings("debug_probability=0", max_turns=9, max_seconds=10.0, **own))[0][-1]
+    assert len(made["turns"]) == 2 and made["search"]["elapsed_s"] == 8.0
+
+
+def test_where_programs_report_their_scores_all_have_all_rows() -> None:
+    assert settings(preset="aide").validation == settings(preset="rd-agent", evaluation="agent").validation == 0
+    assert settings(preset="aide", evaluation="standard").validation == 0.2
+
+
+def test_without_held_out_rows_a_search_goes_by_what_its_programs_print(tmp_path: Path) -> None:
+    asked = settings(preset="rd-agent", max_turns=8, max_seconds=None)
+    found = SearchScaffold().without_validation(asked)
+    assert (found.validation, found.evaluation) == (0.0, "agent")
+    records, place = play(tmp_path, found, BareTown)
+    made = records[-1]
+    assert made["search"]["evaluation_asked"] == "aggregated"
+    assert made["search"]["components"]["evaluation"] == {"name": "agent", "constants": {}}
+    scores = [turn["node"]["score"] for turn in made["turns"] if turn["node"]["score"] is not None]
+    assert scores and made["turns"][made["search"]["chosen"]]["node"]["score"] == min(scores)
+    assert any("Validation score: 0.8123" in prompt for prompt in place.prompts)  # they are asked to print it
+    assert "evaluation_asked" not in made["settings"]["own"] and str(TELL_TALE) not in "".join(place.prompts)
+
+
+def test_constants_of_the_evaluation_go_with_it() -> None:
+    found = SearchScaffold().without_validation(settings("evaluation.candidates=3", preset="rd-agent"))
+    assert (found.evaluation, found.constants["evaluation"], found.evaluation_asked) == ("agent", {}, "aggregated")
+
+
+def test_presets_have_constants_of_their_own() -> None:
+    shipped = {name: settings(preset=name).constants["paths"] for name in ("aira-greedy", "aira-mcts", "aira-evo")}
+    assert [each["debug_depth"] for each in shipped.values()] == [20, 20, 20]
+    assert shipped["aira-greedy"]["debug_probability"] == shipped["aira-evo"]["debug_probability"] == 1.0
+    assert {name: shipped["aira-mcts"][name] for name in ("c", "children")} == {"c": 0.25, "children": 5}
+    assert settings(preset="aide").constants["paths"]["debug_depth"] == 3
+    assert settings("debug_depth=2", preset="aira-mcts").constants["paths"]["debug_depth"] == 2  # --set goes first
+    assert settings(preset="aira-mcts", paths="greedy").constants["paths"]["debug_depth"] == 3  # another component
+
+
+def test_whether_a_lesson_supports_the_hypothesis_is_kept_and_told(tmp_path: Path) -> None:
+    records, place = play(tmp_path, settings(preset="rd-agent", max_turns=9, max_seconds=None))
+    assert {turn["node"]["supported"] for turn in records[-1]["turns"]} <= {True, None}
+    lessons = [turn["node"] for turn in records[-1]["turns"] if turn["node"]["lesson"].startswith("learnt")]
+    assert lessons and all(node["supported"] is True for node in lessons)
+    assert any("(hypothesis supported: learnt " in prompt for prompt in place.prompts)
 
 
 def test_components_of_ones_own_are_found_by_name(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a search remembers: the kernel's numbers by hand, who is recalled, lessons, likeness of texts, a user's notes."""
 
+import bisect
 import math
 import random
 from collections import Counter
@@ -15,7 +16,7 @@ from mletools.base.errors import ToolError
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.search import node_context
-from mletools.scaffolds.search.data import Expansion, Unanswered
+from mletools.scaffolds.search.data import Expansion, Lesson, Unanswered
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.memory import (
     MOST_LINES,
@@ -160,26 +161,46 @@ def recalled(
     return [node.number for node in memory.recall(graph, expansion, texts, similar, random.Random(seed))]
 
 
-def test_the_kernel_draws_from_other_branches_by_its_numbers(tmp_path: Path) -> None:
+def drawn_by(bounds: Sequence[float], nodes: Sequence[int], best: int, seed: int) -> list[int]:
+    """The node of the first bound above the first number of the seed, and the best of all, which is always told."""
+    drawn = nodes[bisect.bisect(bounds, random.Random(seed).random())]
+    return list(dict.fromkeys([drawn, best]))
+
+
+def test_the_kernel_draws_from_all_branches_by_its_numbers(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
     # The branch of node 2 has the path 0, 2 (L = 2) and the best 0.6. exp(-2 ln2 / 30) = 0.954842.
+    # node 0: 0 + tanh(0.5 - 0.6 = -0.1) = -0.099668
     # node 1: 0.2 * 0.954842 + tanh(0.7 - 0.6 = 0.1) = 0.190968 + 0.099668 = 0.290636
+    # node 2: -1 * 0.954842 + tanh(0) = -0.954842
     # node 4: 0.9 * 0.954842 + tanh(0.4 - 0.6 = -0.2) = 0.859358 - 0.197375 = 0.661983
-    # p(1) = 1 / (1 + exp(0.661983 - 0.290636)) = 1 / (1 + 1.449686) = 0.408216
-    similar = alike({"idea 1": 0.2, "idea 4": 0.9})
+    # exp: 0.905138, 1.337278, 0.384873, 1.938633, together 4.565922
+    similar = alike({"idea 0": 0.0, "idea 1": 0.2, "idea 2": -1.0, "idea 4": 0.9})
     for seed in range(100):
-        wanted = [1] if random.Random(seed).random() < 0.408216 else [4, 1]  # node 1 is the best of all: always told
+        wanted = drawn_by((0.198238, 0.491120, 0.575413), (0, 1, 2, 4), 1, seed)
         assert recalled(Kernel(drawn=1), graph, (2,), similar, seed, "mine") == wanted
-    assert sorted(recalled(Kernel(), graph, (2,), similar, 0, "mine")) == [1, 4]
+    drew = {number for seed in range(40) for number in recalled(Kernel(), graph, (2,), similar, seed, "mine")}
+    assert drew == {0, 1, 2, 4}  # also of the own branch; never the failed one
+
+
+def test_the_pool_of_the_release_has_the_records_of_branches(tmp_path: Path) -> None:
+    graph, lower = two_branches(tmp_path), two_branches(tmp_path / "lower", lower=True)
+    # node 4 (0.4) is worse than node 1 (0.7) before it; where lower is better, node 2 (0.6) than node 0 (0.5)
+    similar = alike({f"idea {number}": 0.0 for number in (0, 1, 2, 4)})
+    for each, pool in ((graph, {0, 1, 2}), (lower, {0, 1, 4})):
+        kernel = Kernel(drawn=1, pool="best")
+        assert {recalled(kernel, each, (2,), similar, seed, "mine")[0] for seed in range(40)} == pool
+    with pytest.raises(ToolError, match="pool is all or best, not some"):
+        Kernel(pool="some")
 
 
 def test_the_sign_of_the_difference_where_lower_is_better(tmp_path: Path) -> None:
     graph = two_branches(tmp_path, lower=True)
-    # The best of branch 0 is 0.5. node 1: 0 + tanh(0.5 - 0.7) = -0.197375; node 4: tanh(0.5 - 0.4) = 0.099668
-    # p(1) = 1 / (1 + exp(0.297043)) = 1 / 2.345874 = 0.426280; node 4 is the best of all
-    similar = alike({"idea 1": 0.0, "idea 4": 0.0})
+    # The best of branch 0 is 0.5. node 0: 0; node 1: tanh(0.5 - 0.7) = -0.197375; node 2: tanh(0.5 - 0.6) = -0.099668;
+    # node 4: tanh(0.5 - 0.4) = 0.099668. exp: 1, 0.820883, 0.905138, 1.104804, together 3.830825
+    similar = alike({f"idea {number}": 0.0 for number in (0, 1, 2, 4)})
     for seed in range(100):
-        wanted = [1, 4] if random.Random(seed).random() < 0.426280 else [4]
+        wanted = drawn_by((0.261040, 0.475323, 0.711601), (0, 1, 2, 4), 4, seed)
         assert recalled(Kernel(drawn=1), graph, (2,), similar, seed, "mine") == wanted
 
 
@@ -204,27 +225,31 @@ def test_without_a_hypothesis_the_parents_counts(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
     recalled(Kernel(), graph, (2,), similar)
     recalled(Kernel(), graph, (2,), similar, 0, "first", "second", "first")
-    assert asked == [(text, ["idea 1", "idea 4"]) for text in ("idea 2", "first", "second")]
+    assert asked == [(text, ["idea 0", "idea 1", "idea 2", "idea 4"]) for text in ("idea 2", "first", "second")]
 
 
 def test_the_kernel_is_applied_to_every_hypothesis(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
-    by_text = {"one": {"idea 1": 0.2, "idea 4": 0.9}, "other": {"idea 1": 0.9, "idea 4": -0.9}}
+    by_text = {
+        "one": {"idea 0": 0.0, "idea 1": 0.2, "idea 2": -1.0, "idea 4": 0.9},
+        "other": {"idea 0": 0.0, "idea 1": 0.9, "idea 2": 0.0, "idea 4": -0.9},
+    }
 
     def similar(text: str, others: Sequence[str]) -> list[float]:
         return [by_text[text][other] for other in others]
 
-    # As above p(1) = 0.408216 for "one". For "other": node 1: 0.859358 + 0.099668 = 0.959026; node 4:
-    # -0.859358 - 0.197375 = -1.056733; p(1) = 1 / (1 + exp(-2.015759)) = 1 / (1 + 0.133219) = 0.882442.
-    # Each draws one; of two different ones either stays with 1/2: node 4 with (0.591784 + 0.117558) / 2 = 0.354671
+    # As above p(4) = 0.424587 for "one". For "other": node 0: -0.099668; node 1: 0.859358 + 0.099668 = 0.959026; node 2: 0;
+    # node 4: -0.859358 - 0.197375 = -1.056733. exp: 0.905138, 2.609154, 1, 0.347590, together 4.861882; p(4) = 0.071493.
+    # Each draws one; of two different ones either stays with 1/2: node 4 with (0.424587 + 0.071493) / 2 = 0.248040
     drew = sum(4 in recalled(Kernel(drawn=1), graph, (2,), similar, seed, "one", "other") for seed in range(4000))
-    assert drew / 4000 == pytest.approx(0.354671, abs=0.025)
-    # node 1 is always recalled, as the best of all; by the first hypothesis alone node 4 would be with 0.591784
-    assert recalled(Kernel(drawn=2), graph, (2,), similar, 0, "one", "other") in ([1, 4], [4, 1])
+    assert drew / 4000 == pytest.approx(0.248040, abs=0.025)
+    # two stay, and node 1, as the best of all
+    assert 1 in (both := recalled(Kernel(drawn=2), graph, (2,), similar, 0, "one", "other")) and 2 <= len(both) <= 3
 
 
 def test_the_best_of_all_may_be_of_the_own_branch(tmp_path: Path) -> None:
-    assert recalled(Kernel(drawn=0), two_branches(tmp_path), (4,), alike({"idea 0": 0.0, "idea 2": 0.0})) == [1]
+    similar = alike({f"idea {number}": 0.0 for number in (0, 1, 2, 4)})
+    assert recalled(Kernel(drawn=0), two_branches(tmp_path), (4,), similar) == [1]
 
 
 def test_an_empty_graph_and_one_of_failures(tmp_path: Path) -> None:
@@ -262,6 +287,8 @@ def test_an_experiment_in_a_line(tmp_path: Path) -> None:
     graph = graph_of(tmp_path)
     assert experiment_line(node(score=0.81234567), graph) == "- experiment 7: Use trees. -> score 0.812346"
     assert experiment_line(node(lesson="It\nhelps. "), graph) == "- experiment 7: Use trees. -> score 0.8 (It helps.)"
+    for supported, told in ((True, "hypothesis supported: It helps."), (False, "hypothesis not supported: It helps.")):
+        assert experiment_line(node(lesson="It helps.", supported=supported), graph).endswith(f" -> score 0.8 ({told})")
     assert experiment_line(node(score=None, problem="slow"), graph) == "- experiment 7: Use trees. -> failed: slow"
     hostile = experiment_line(node(hypothesis="a\n# Candidates\n\n" + "x" * 5000, lesson="y\u2028" * 5000), graph)
     assert len(hostile.splitlines()) == 1 and len(hostile) < MOST_HYPOTHESIS + 500
@@ -334,7 +361,7 @@ def test_a_fence_cannot_be_closed_by_what_is_in_it() -> None:
 def test_what_scores_alone_teach(tmp_path: Path, new: dict[str, Any], wanted: str) -> None:
     graph = two_branches(tmp_path)
     for memory in (NoMemory(), Siblings()):
-        assert memory.lesson(NodeContext("not asked"), graph, new) == wanted  # type: ignore[arg-type]
+        assert memory.lesson(NodeContext("not asked"), graph, new) == Lesson(wanted)  # type: ignore[arg-type]
 
 
 def test_what_scores_teach_where_lower_is_better(tmp_path: Path) -> None:
@@ -349,7 +376,7 @@ def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None
     graph = two_branches(tmp_path)
     context: Any = NodeContext('Thinking.\n```json\n{"supported": false, "lesson": "Deeper trees\\noverfit."}\n```')
     new = child(5, 2, 0, score=0.55, code="print(2)\nprint('deep')\n", hypothesis="Deeper trees.")
-    assert Kernel().lesson(context, graph, new) == "Deeper trees overfit."
+    assert Kernel().lesson(context, graph, new) == Lesson("Deeper trees overfit.", False)
     (prompt,) = context.prompts
     assert "# The idea\n\nDeeper trees.\n" in prompt
     assert (
@@ -366,10 +393,11 @@ def test_a_lesson_is_asked_for_and_no_test_score_is_told(tmp_path: Path) -> None
 def test_where_no_lesson_can_be_read_the_scores_speak(tmp_path: Path) -> None:
     graph = two_branches(tmp_path)
     context: Any = NodeContext(None)
-    assert Kernel().lesson(context, graph, child(5, 2, 0, score=0.75)) == "0.15 better than its parent, the best so far"
+    by_score = Kernel().lesson(context, graph, child(5, 2, 0, score=0.75))
+    assert by_score == Lesson("0.15 better than its parent, the best so far")
     assert len(context.prompts) == 1
     nothing = made(5, score=None, problem="unanswered", code=None, execution=None, validation=None, grade=None)
-    assert Kernel().lesson(context, graph, nothing) == "" and len(context.prompts) == 1  # no program, no question
+    assert Kernel().lesson(context, graph, nothing) == Lesson() and len(context.prompts) == 1  # no program, no question
 
 
 def test_a_failure_is_told_with_its_reason_and_without_a_run(tmp_path: Path) -> None:
@@ -377,7 +405,7 @@ def test_a_failure_is_told_with_its_reason_and_without_a_run(tmp_path: Path) -> 
     context: Any = NodeContext('{"supported": false, "lesson": "Keep all rows."}')
     verdict = {"valid": False, "score": None, "reason": "3 rows\nare missing"}
     new = made(0, score=None, problem="invalid", validation=verdict, execution=None)
-    assert Kernel().lesson(context, graph, new) == "Keep all rows."
+    assert Kernel().lesson(context, graph, new) == Lesson("Keep all rows.", False)
     (prompt,) = context.prompts
     assert "It failed: invalid. 3 rows are missing\n" in prompt
     assert "# What it printed" not in prompt and "No experiment has a score yet." in prompt

@@ -65,6 +65,7 @@ def extend(graph: Graph, rows: Sequence[Row]) -> None:
                 "why": "",
                 "score": None if problem else -score if graph.lower else score,
                 "lesson": "",
+                "execution": None,
                 "seconds": 1.0,
                 "elapsed": float(number + 1),
                 "usage": {"research": USED, "develop": USED},

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from search_graphs import made
 
 from mletools.records.rollout import Stage
 from mletools.scaffolds.interface import Job
 from mletools.scaffolds.search.components import SearchSettings, constants_of
-from mletools.scaffolds.search.data import Plan
+from mletools.scaffolds.search.data import Budget, Plan
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.node_context import NodeContext
-from mletools.scaffolds.search.planning import MODEL_FIRST, DynamicPlanning, NoPlanning, stage_of
+from mletools.scaffolds.search.planning import EFFORT, MODEL_FIRST, DynamicPlanning, NoPlanning, stage_of
 
 TASK: dict[str, Any] = {
     "id": "t-1",
@@ -69,7 +70,7 @@ def graph(tmp_path: Path) -> Graph:
 @pytest.mark.parametrize(
     ("share", "stage"),
     [
-        (0.0, "draft"), (0.0999, "draft"), (0.1, "improvement"), (0.5, "improvement"), (0.6999, "improvement"),
+        (0.0, "draft"), (0.0999, "draft"), (0.1, "improvement"), (0.3333, "improvement"), (4 / 12, "ensemble"),
         (0.7, "ensemble"), (0.7999, "ensemble"), (0.8, "merge"), (1.0, "merge"), (1.3, "merge"),
     ],
 )  # fmt: skip
@@ -84,12 +85,25 @@ def test_the_bounds_of_stages_can_be_moved_and_left_out() -> None:
     assert stage_of(0.6, draft=0.9, ensemble=0.8, merge=0.5) == "merge"
 
 
+def test_the_stages_of_the_release_are_constants(graph: Graph) -> None:
+    release = DynamicPlanning(ensemble_from=0.7)
+    shares = (0.05, 0.1, 0.5, 0.6999, 0.7, 0.8)
+    assert [release.plan(graph, Budget(share)).stage for share in shares] == [
+        "draft", "improvement", "improvement", "improvement", "ensemble", "merge",
+    ]  # fmt: skip
+    own = DynamicPlanning(draft_until=0.0, ensemble_from=0.2, merge_from=0.3)
+    assert [own.plan(graph, Budget(share)).stage for share in (0.0, 0.25, 0.3)] == ["improvement", "ensemble", "merge"]
+
+
 def test_no_planning_plans_every_round_alike(graph: Graph) -> None:
     plan = NoPlanning()
     model = Model()
     assert plan.begin(context_of(model)) == "" and not model.asked and constants_of(plan) == {}
-    assert plan.plan(graph, 0.05, "draft", 3600.0) == Plan(0.05, "draft", "", 3600.0, 600.0)
-    assert plan.plan(graph, 0.95, "merge", 90.0) == Plan(0.95, "merge", "", 90.0, 90.0)
+    assert plan.plan(graph, Budget(0.05, 3600.0)) == Plan(0.05, "draft", "", 3600.0, 600.0)
+    assert plan.plan(graph, Budget(0.95, 90.0, 10.0)) == Plan(0.95, "merge", "", 90.0, 90.0)
+
+
+SHARES = {"draft": 0.05, "improvement": 0.2, "ensemble": 0.5, "merge": 0.9}  # one of each stage
 
 
 @pytest.mark.parametrize(
@@ -98,19 +112,51 @@ def test_no_planning_plans_every_round_alike(graph: Graph) -> None:
 )
 def test_limits_of_a_run_grow_by_stage(graph: Graph, stage: str, full: float, debug: float) -> None:
     # a quarter, a half and the whole of an hour; a sixth of that for a debug run
-    plan = DynamicPlanning().plan(graph, 0.5, stage, 3600.0)
-    assert (plan.share, plan.stage, plan.full_seconds) == (0.5, stage, full)
+    share = SHARES[stage]
+    plan = DynamicPlanning().plan(graph, Budget(share, 3600.0))
+    assert (plan.share, plan.stage, plan.full_seconds) == (share, stage, full)
     assert plan.debug_seconds == pytest.approx(debug) and not plan.repairs
-    assert f" {full:.0f}" in plan.guidance.replace("\n", " ")
-    half = DynamicPlanning(early=0.5, middle=0.75, debug_share=0.5).plan(graph, 0.5, stage, 400.0)
+    half = DynamicPlanning(early=0.5, middle=0.75, debug_share=0.5).plan(graph, Budget(share, 400.0))
     assert half.full_seconds == {"draft": 200.0, "improvement": 300.0}.get(stage, 400.0)
     assert half.debug_seconds == half.full_seconds / 2
 
 
+def test_a_plan_tells_what_is_used_and_left(graph: Graph) -> None:
+    def told(*budget: Any) -> str:
+        return DynamicPlanning().plan(graph, Budget(*budget)).guidance
+
+    assert "About 30 % of the search's budget is used." in told(0.333, 3600.0)
+    assert "About 30 % of the search's budget is used; time left: about 8 hours." in told(0.333, 3600.0, 8 * 3600.0)
+    assert "time left: about 95 minutes." in told(0.9, 3600.0, 5700.0)
+    assert "time left: less than two minutes." in told(0.9, 3600.0, 60.0)
+    assert "longest run" not in told(0.9)
+    for number, seconds in enumerate((700.0, 1380.0, 100.0)):
+        run = {"stdout": {}, "stderr": {}, "duration_s": seconds}
+        graph.add([made(number, execution=run)])
+    assert "is used. The longest run so far took about 23 minutes." in told(0.5)
+
+
+def test_an_improvement_without_gain_for_long_is_planned_like_an_ensemble(graph: Graph) -> None:
+    graph.add([made(0, score=0.5)])  # lower is better
+    graph.add([made(number, score=None if number % 2 else 0.6, problem="failed") for number in range(1, 9)])
+    planning, budget = DynamicPlanning(), Budget(0.2, 3600.0)
+    before = planning.plan(graph, budget)
+    assert (before.stage, before.full_seconds) == ("improvement", 1800.0) and "no new best" not in before.guidance
+    graph.add([made(9, score=0.5)])  # as good, not better
+    plan = planning.plan(graph, budget)
+    assert (plan.stage, plan.full_seconds) == ("ensemble", 3600.0)
+    assert "The last 9 experiments brought no new best score." in plan.guidance
+    assert planning.plan(graph, Budget(0.05)).stage == "draft" and planning.plan(graph, Budget(0.9)).stage == "merge"
+    graph.add([made(10, score=0.4)])
+    assert planning.plan(graph, budget) == before
+
+
 def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
     told = {
-        stage: DynamicPlanning().plan(graph, 0.5, stage, 60.0).guidance.replace("\n", " ") for stage in get_args(Stage)
+        stage: DynamicPlanning().plan(graph, Budget(SHARES[stage], 60.0)).guidance.replace("\n", " ")
+        for stage in get_args(Stage)
     }
+    assert not any("second" in text for text in told.values())  # the limit of a run is told once, elsewhere
     assert len(set(told.values())) == 4 and "" not in told.values()
     cheap = {stage for stage, text in told.items() if "No ensembles" in text and "no cross-validation" in text}
     worth = {stage for stage, text in told.items() if "Ensembles and cross-validation are worth their cost now" in text}
@@ -121,9 +167,9 @@ def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
 
 @pytest.mark.parametrize(("share", "asked"), [(0.0, True), (0.2499, True), (0.25, False), (0.8, False)])
 def test_the_model_comes_first_while_most_of_the_budget_is_left(graph: Graph, share: float, asked: bool) -> None:
-    guidance = DynamicPlanning().plan(graph, share, stage_of(share), 60.0).guidance
+    guidance = DynamicPlanning().plan(graph, Budget(share, 60.0)).guidance
     assert guidance.endswith(MODEL_FIRST) is asked and ("architecture" in guidance) is asked
-    never = DynamicPlanning(model_until=0.0).plan(graph, share, stage_of(share), 60.0)
+    never = DynamicPlanning(model_until=0.0).plan(graph, Budget(share, 60.0))
     assert MODEL_FIRST not in never.guidance
 
 
@@ -149,13 +195,13 @@ def test_a_search_begins_with_an_analysis_that_makes_the_role() -> None:
     assert "- Kind of task: Regression" in lines and "- Kind of data: Tabular" in lines
     assert "- Summary: Fields and # their yields" in lines  # one line: no heading comes of an answer
     assert "- Score: root mean squared error, lower is better" in lines
-    assert "more than 3600 seconds" in role and "about 1800 seconds" in role.replace("\n", " ")
+    assert EFFORT[False] in role and "seconds" not in role  # which are told where they hold
     assert context.usage["research"]["completion_tokens"] == 5 and context.usage["develop"]["completion_tokens"] == 0
 
 
 def test_a_task_that_needs_long_training_is_advised_the_whole_limit() -> None:
     role = DynamicPlanning().begin(context_of(Model(json.dumps({**ANALYSIS, "longer_limit": True}))))
-    assert "about 3600 seconds" in role.replace("\n", " ")
+    assert EFFORT[True] in role
 
 
 @pytest.mark.parametrize(
@@ -183,8 +229,12 @@ def test_a_search_goes_on_without_a_role() -> None:
 
 def test_the_constants_can_be_given() -> None:
     assert constants_of(DynamicPlanning()) == {
+        "draft_until": 0.1,
+        "ensemble_from": 1 / 3,
+        "merge_from": 0.8,
         "early": 0.25,
         "middle": 0.5,
+        "stagnant": 9,
         "debug_share": 1 / 6,
         "least_debug": 10.0,
         "model_until": 0.25,

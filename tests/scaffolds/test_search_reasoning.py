@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from search_graphs import TASK, child, graph_of, made
 
+from mletools.base.errors import ToolError
 from mletools.scaffolds.interface import Settings
 from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.data import AXES, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
@@ -251,7 +252,7 @@ def test_the_whole_way_to_a_modified_hypothesis(graph: Graph) -> None:
     )
     # what was recalled came after the hypotheses: those who made them knew their own branch alone
     assert "experiment 1" not in context.prompt("search-challenges") + context.prompt("search-hypotheses")
-    assert "Which grower?" in queries[0] and queries[1:] == ["gap 0 gap 1"]
+    assert queries == ["gap 0 gap 1"]  # after the analysis of the problem
 
 
 def test_a_selected_candidate_stays_as_it_is(graph: Graph) -> None:
@@ -275,25 +276,44 @@ def test_a_new_hypothesis_can_be_created(graph: Graph) -> None:
     assert len(found.considered) == 3
 
 
+MORE = [(f"h{score}", 0, float(score)) for score in (7, 8, 10, 5)]
+
+
+def test_the_model_chooses_among_all_hypotheses(graph: Graph) -> None:
+    context, recalled_for = NodeContext(scientific('{"action": "select", "candidate": 6}', *MORE)), list[list[str]]()
+    asked = question(graph, "improve", 2, recalled_for=recalled_for)
+    found = reason(Scientific(each=4), context, asked)  # cut at each * challenges = 8 of 7
+    ranked = ["h10", "high", "h8", "h7", "mid", "h5", "low"]
+    candidates = "\n".join(f"{at}. [Model] {text}" for at, text in enumerate(ranked))
+    assert section(context.prompt("search-select"), "# Candidates") == candidates
+    assert recalled_for == [ranked]  # the kernel is applied to each of them
+    assert found.hypothesis.text == "low" and [each.text for each in found.considered] == ranked[:-1]
+
+
 def test_only_the_best_by_the_weighted_scores_are_drawn_from(graph: Graph) -> None:
-    more = [(f"h{score}", 0, float(score)) for score in (7, 8, 10, 5)]
+    drew = set()
     for seed in range(20):
-        context = NodeContext(scientific('{"action": "select", "candidate": 0}', *more), seed)
-        found = reason(Scientific(top=2, each=4), context, question(graph, "improve", 2))
-        # cut at each * challenges = 8 of 7; the best two are 10 and 9
-        assert section(context.prompt("search-select"), "# Candidates") == "0. [Model] h10\n1. [Model] high"
-        assert [each.text for each in found.considered] == ["high", "h8", "h7", "mid", "h5", "low"]
+        context = NodeContext(scientific("never asked", *MORE), seed)
+        found = reason(Scientific(choice="draw", top=2, each=4), context, question(graph, "improve", 2))
+        assert context.roles == ["search-challenges", "search-hypotheses"] and found.action is None
+        others = {"h10", "high", "h8", "h7", "mid", "h5", "low"} - {found.hypothesis.text}
+        assert {each.text for each in found.considered} == others
+        drew.add(found.hypothesis.text)
+    assert drew == {"h10", "high"}
+    with pytest.raises(ToolError, match="choice is model or draw, not dice"):
+        Scientific(choice="dice")
 
 
 def test_one_candidate_and_nothing_recalled_is_no_choice(graph: Graph) -> None:
-    context = NodeContext(scientific("never asked"))
-    found = reason(Scientific(top=1), context, question(graph, "improve", 2))
+    single = {**scientific("never asked"), "search-hypotheses": [hypotheses(("high", 1, 9.0))]}
+    context = NodeContext(single)
+    found = reason(Scientific(), context, question(graph, "improve", 2))
     assert context.roles == ["search-challenges", "search-hypotheses"]
     assert (found.action, found.hypothesis.text) == (None, "high")
     # one that says the same again is no other candidate
     graph.add([made(4, "high", score=0.65)])
-    context = NodeContext(scientific("never asked"))
-    found = reason(Scientific(top=1), context, question(graph, "improve", 2, recalls=[4]))
+    context = NodeContext({**single, "search-hypotheses": [hypotheses(("high", 1, 9.0))]})
+    found = reason(Scientific(), context, question(graph, "improve", 2, recalls=[4]))
     assert len(context.roles) == 2 and found.recalled == (4,)
 
 
@@ -304,7 +324,7 @@ def drawn_from(graph: Graph, operation: str, *parents: int, seed: int) -> str:
         "search-hypotheses": [hypotheses(("scenario", 0, 9.0), ("feedback", 1, 8.0))],
     }
     context = NodeContext(answers, seed)
-    return reason(Scientific(candidates=1), context, question(graph, operation, *parents)).hypothesis.text
+    return reason(Scientific(choice="draw"), context, question(graph, operation, *parents)).hypothesis.text
 
 
 def test_draws_weigh_by_where_the_challenge_was_seen(tmp_path: Path) -> None:
@@ -364,7 +384,7 @@ def test_which_candidates_go_first(
     [
         ("draft", (2,), "only just begun"),
         ("improvement", (2,), "under way"),
-        ("ensemble", (2,), "near its end"),
+        ("ensemble", (2,), "under way"),
         ("merge", (2,), "near its end"),
         ("improvement", (2, 1), "near its end"),
     ],
@@ -412,7 +432,7 @@ def test_without_challenges_or_hypotheses_it_is_one_step(graph: Graph, broken: s
         )
 
 
-def test_a_choice_that_cannot_be_read_leaves_the_best_drawn(graph: Graph) -> None:
+def test_a_choice_that_cannot_be_read_leaves_the_best_by_scores(graph: Graph) -> None:
     found = reason(
         Scientific(), NodeContext(scientific("Candidate 1, surely.")), question(graph, "improve", 2, recalls=[1])
     )
@@ -541,5 +561,5 @@ def test_the_same_seed_asks_the_same(graph: Graph) -> None:
         context = NodeContext(
             scientific('{"action": "select", "candidate": 0}', ("h7", 0, 7.0), ("h8", 1, 8.0)), seed=3
         )
-        runs.append((reason(Scientific(candidates=2, each=4), context, question(graph, "improve", 2)), context.asked))
+        runs.append((reason(Scientific(each=4), context, question(graph, "improve", 2)), context.asked))
     assert runs[0] == runs[1]

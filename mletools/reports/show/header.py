@@ -99,8 +99,11 @@ def _searched(search: Record) -> Iterator["Text"]:
     """What a search was made of, what it chose and among what, and what its phases cost."""
     parts = [f"{kind} {part.get('name')}" for kind, part in (search.get("components") or {}).items()]
     yield _fact("search", f"{search.get('preset') or 'components of its own'}: {', '.join(parts)}")
+    if asked := search.get("evaluation_asked"):
+        yield _fact("", f"evaluation agent in place of {asked}: no rows could be held out")
     budget = {name: value for name, value in (search.get("budget") or {}).items() if value is not None}
-    took = "" if search.get("elapsed_s") is None else f", {search['elapsed_s']:.1f} s used"
+    clock = f" ({search['clock']} clock)" if "clock" in search else ""
+    took = "" if search.get("elapsed_s") is None else f", {search['elapsed_s']:.1f} s used{clock}"
     yield _fact("budget", (_options(budget)[2:] or "none") + took)
     number = search.get("chosen")
     yield _fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")

@@ -12,12 +12,13 @@ from dataclasses import replace
 from ...base.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
-from .components import constants_of, load, read_constants
+from .components import constants_of, load, preset_constants, read_constants
 from .settings import PRESETS, SearchSettings
 
+REPORTED = "agent"  # the evaluation that needs no held-out rows
 _PARTS = (
-    "analysis challenges check choose crossover debug debug-mode draft fix guidance-draft guidance-ensemble "
-    "guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
+    "analysis challenges check check-debug check-full choose crossover debug debug-mode draft fix guidance-draft "
+    "guidance-ensemble guidance-improvement guidance-merge hypotheses idea improve lesson merge program reports role select stage-draft "
     "stage-improvement stage-merge"
 )
 PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
@@ -29,33 +30,43 @@ class SearchScaffold(Scaffold[SearchSettings]):
     settings = SearchSettings
     prompts = PROMPTS
 
+    def without_rows(self, settings: SearchSettings) -> str:
+        return "a search goes by the scores that its programs print of themselves (--evaluation agent)"
+
     def check(self, settings: SearchSettings) -> SearchSettings:
-        """The settings with the name and all constants of every component. ToolError: they do not make a search."""
+        """The settings with the name and all constants of every component. ToolError: they do not make a search.
+
+        If programs report their own scores, no rows are held out: nothing would read their scores.
+        """
         if settings.preset not in PRESETS:
             raise ToolError(f"--preset {settings.preset}: known are {', '.join(PRESETS)}")
         names = {kind: name or PRESETS[settings.preset][kind] for kind, name in settings.components().items()}
-        changed = read_constants(settings.set, names)
-        components = {kind: load(kind, name, changed.get(kind, {})) for kind, name in names.items()}
+        constants = preset_constants(settings.preset, names)
+        for kind, changed in read_constants(settings.set, names).items():
+            constants[kind] = {**constants.get(kind, {}), **changed}
+        components = {kind: load(kind, name, constants.get(kind, {})) for kind, name in names.items()}
         if settings.validation == 0 and not components["evaluation"].reports:
             raise ToolError(
                 f"--evaluation {names['evaluation']} needs scores on held-out rows: set --validation above 0, "
                 "or use --evaluation agent"
             )
-        constants = {kind: constants_of(component) for kind, component in components.items()}
         return replace(
             settings,
+            validation=0.0 if components["evaluation"].reports else settings.validation,
             planning=names["planning"],
             paths=names["paths"],
             reasoning=names["reasoning"],
             memory=names["memory"],
             coding=names["coding"],
             evaluation=names["evaluation"],
-            constants=constants,
+            constants={kind: constants_of(component) for kind, component in components.items()},
         )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
-        """See Scaffold.without_validation. ToolError: the evaluation needs held-out rows."""
-        return self.check(replace(settings, validation=0.0))
+        """See Scaffold.without_validation: in place of scores on held-out rows those that programs print."""
+        constants = {**settings.constants, "evaluation": constants_of(load("evaluation", REPORTED, {}))}
+        asked = settings.evaluation
+        return replace(settings, validation=0.0, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
@@ -77,10 +88,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
         search = Search(job, environment)
         try:
             choice = search.explore()
+            refitted = search.refit(choice) if job.settings.refit and job.settings.validation > 0 else None
             yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
-            yield search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            record = search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
+                record["refit"], record["execution"] = {"used": True}, refitted["execution"]
+            elif refitted is not None:
+                record["refit"] = {"used": False, "execution": refitted["execution"]}
+            yield record
             search.done()
         finally:
             search.graph.close()

@@ -73,13 +73,15 @@ class Efficient:
 
     coder_loops: maximum number of programs, each run with --debug. runner_loops: maximum number of full runs. fit:
     share of a full run's limit that the program's own estimate may take. check: a model reviews the program after a
-    good debug run.
+    good debug run. sample: false tests and repairs on all data, without --debug (the ablation of 4.3.2); each of the
+    coder_loops programs then has a full run, and the review comes after a good one.
     """
 
     coder_loops: int = 10
     runner_loops: int = 3
     fit: float = 1.0
     check: bool = True
+    sample: bool = True
     repairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -101,7 +103,8 @@ class Efficient:
 
     def _develop(self, context: NodeContext, brief: Brief, work: _Work) -> Problem | None:
         """The problem of the node; None: the full run went well."""
-        question, role = _question(context, brief, True), f"search-{brief.expansion.operation}"
+        question, role = _question(context, brief, self.sample), f"search-{brief.expansion.operation}"
+        most_runs = self.runner_loops if self.sample else self.coder_loops
         missed, slow, failed, full_runs = False, False, None, 0
         for loop in range(self.coder_loops):
             if loop and context.seconds_left <= 1:  # the search's time is used up
@@ -112,14 +115,17 @@ class Efficient:
                 work.attempts.append(attempt_line("", FAILURES["no_code"]))
                 continue
             work.code = code = answer.code
-            result, flaw = self._run(context, brief, work, debug=True)
+            is_full = not self.sample
+            result, flaw = self._run(context, brief, work, debug=self.sample)
             slow = flaw is not None and flaw.problem == "slow"
-            if flaw is None:
+            if flaw is None and not is_full:
+                is_full = True
                 result, flaw = self._run(context, brief, work, debug=False)
-                if flaw is None:
-                    return None
+            if flaw is None:
+                return None
+            if is_full:
                 failed, full_runs = flaw.problem, full_runs + 1
-                if full_runs == self.runner_loops:
+                if full_runs == most_runs:
                     break
             parts = [
                 *attempts_section(work.attempts),
@@ -128,7 +134,7 @@ class Efficient:
                 _printed(result["execution"]),
             ]
             work.attempts.append(attempt_line(answer.plan, flaw.words))
-            question, role = _rendered(context, brief, "search-fix", parts, True), "search-fix"
+            question, role = _rendered(context, brief, "search-fix", parts, self.sample), "search-fix"
         return failed or ("slow" if slow else "debug" if work.code else "no_code")
 
     def _run(self, context: NodeContext, brief: Brief, work: _Work, debug: bool) -> tuple[RunResult, _Flaw | None]:
@@ -147,12 +153,15 @@ class Efficient:
                 words = f"The full run would take too long: about {estimated:.0f} s, and only {longest:.0f} s are left for it."
                 flaw = _Flaw("slow", words)
             elif flaw is None and self.check:
-                flaw = _review(context, brief, work, result)
+                flaw = _review(context, brief, work, result, debug)
             run = f"This was the run with --debug, which may take {most:.0f} s."
         else:
             flaw = flaw or _authenticity_flaw(context, code, result)
+            if flaw is None and self.check and not self.sample:
+                flaw = _review(context, brief, work, result, debug)
             work.full = (len(work.trials), code, result)
-            run = f"The run with --debug passed. This was the full run, which may take {most:.0f} s."
+            passed = "The run with --debug passed. " if self.sample else ""
+            run = f"{passed}This was the full run, which may take {most:.0f} s."
         problem, work.why = flaw or (None, "")
         trial: Trial = {
             "debug": debug,
@@ -165,11 +174,11 @@ class Efficient:
         return result, None if flaw is None else _Flaw(flaw.problem, f"{run} {flaw.words}")
 
 
-def _review(context: NodeContext, brief: Brief, work: _Work, result: RunResult) -> _Flaw | None:
-    """The reviewer's objection; None if its answers cannot be read."""
+def _review(context: NodeContext, brief: Brief, work: _Work, result: RunResult, debug: bool) -> _Flaw | None:
+    """The reviewer's objection; None if its answers cannot be read. debug: to the run with --debug."""
     parts = [_idea(brief), *attempts_section(work.attempts), _present(work.code), _printed(result["execution"])]
-    task = context.task_text
-    prompt = prompts.render("search-check", task=task, context="\n\n".join(parts))
+    task, points = context.task_text, prompts.render(f"search-check-{'debug' if debug else 'full'}")
+    prompt = prompts.render("search-check", task=task, context="\n\n".join(parts), points=points)
     try:
         acceptable, why = context.read("develop", "search-check", prompt, read_check)
     except Unanswered:

@@ -12,7 +12,7 @@ from typing import Any
 from ...base.errors import ToolError
 from .. import load as load_attribute
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
-from .settings import COMPONENTS, Constant, SearchSettings
+from .settings import COMPONENTS, PRESET_CONSTANTS, PRESETS, Constant, SearchSettings
 
 PROTOCOLS: dict[str, type] = {
     "planning": Planning, "paths": Paths, "reasoning": Reasoning, "memory": Memory, "coding": Coding, "evaluation": Evaluation,
@@ -68,6 +68,12 @@ def _find(kind: str, name: str) -> Any:
 def constants_of(component: Any) -> dict[str, Constant]:
     """The constants of a component and their values: the fields of a dataclass."""
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else {}  # type: ignore[arg-type]
+
+
+def preset_constants(preset: str, names: Mapping[str, str]) -> dict[str, dict[str, Constant]]:
+    """{kind: {constant: value}} that a preset changes, of those of `names` (the components by kind) that are its own."""
+    changed = PRESET_CONSTANTS.get(preset, {})
+    return {kind: dict(values) for kind, values in changed.items() if names[kind] == PRESETS[preset][kind]}
 
 
 def read_constants(assignments: Sequence[str], names: Mapping[str, str]) -> dict[str, dict[str, Constant]]:

@@ -20,6 +20,18 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What a plan depends on besides the graph. share: of the search's budget that is used, 0 to 1, by its scarcest part.
+
+    run_seconds: the user's limit of one run. seconds_left: on the search's clock; None: no limit.
+    """
+
+    share: float
+    run_seconds: float = 3600.0
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A round's plan: the used share of the budget, text for the researcher, limits of one run.
 
@@ -64,6 +76,14 @@ class Idea:
     considered: tuple[Hypothesis, ...] = ()
     recalled: tuple[int, ...] = ()
     challenges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a node teaches. supported: whether its result supports its hypothesis; None: nobody has judged that."""
+
+    text: str = ""
+    supported: bool | None = None
 
 
 Recall = Callable[[Sequence[str]], list[Node]]  # earlier nodes that are relevant to the texts of hypotheses

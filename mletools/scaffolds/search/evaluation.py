@@ -11,19 +11,17 @@ from functools import partial
 from typing import ClassVar
 
 from ... import prompts
-from ...records.common import LongText
 from ...records.rollout import Candidate
 from ..interface import RunResult
 from ..messages import task_facts
+from ..printed import printed_score
 from .data import Choice, Developed, Unanswered
 from .graph import Graph, Node
 from .node_context import NodeContext
-from .replies import Fields, Reading, fields_in, finite, wrong
+from .replies import Fields, Reading, fields_in, wrong
 from .sections import experiment_line
 
 MARGIN = 1.1  # of the time that is reserved for running programs again
-MARK = "Validation score:"
-MOST_DIGITS = 64  # of a printed score
 MOST_WHY = 300  # characters of a model's reason
 NO_NODE = "no experiment has a score"
 BEST = "the best score of the search"
@@ -38,7 +36,7 @@ class Standard:
     def score(self, developed: Developed) -> float | None:
         return held_out_score(developed.result)
 
-    def reserve(self, graph: Graph) -> float:
+    def reserve(self, graph: Graph, waiting: bool) -> float:
         return 0.0
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
@@ -53,7 +51,7 @@ class AgentReported(Standard):
     reports: ClassVar[bool] = True
 
     def score(self, developed: Developed) -> float | None:
-        return None if developed.result is None else reported(developed.result["execution"]["stdout"])
+        return None if developed.result is None else printed_score(developed.result["execution"]["stdout"])
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,8 @@ class Aggregated(Standard):
 
     R&D-Agent's ValidationSelector. The search selected by its own validation rows, so the best there is partly luck.
     There are as many fresh rows, taken from train.csv (the paper: 10 %). The search's scores decide among equal
-    candidates, and if none could be scored again. Time is reserved: that of the slowest candidate and a tenth more.
+    candidates, and if none could be scored again. Time is reserved: that of the slowest candidate and a tenth more; if
+    runs may have to wait for each other, that of all candidates.
 
     candidates: maximum number of programs, run again concurrently. rounds: runs of each, with different seeds; the mean
     counts. fresh: weight of the score on the fresh rows; the search's score has the rest.
@@ -95,9 +94,9 @@ class Aggregated(Standard):
     rounds: int = 1
     fresh: float = 1.0
 
-    def reserve(self, graph: Graph) -> float:
-        nodes = candidates_of(graph, self.candidates)
-        return MARGIN * max((self._seconds(graph, node) for node in nodes), default=0.0)
+    def reserve(self, graph: Graph, waiting: bool) -> float:
+        seconds = [self._seconds(graph, node) for node in candidates_of(graph, self.candidates)]
+        return MARGIN * (sum(seconds) if waiting else max(seconds, default=0.0))
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
         nodes = candidates_of(graph, self.candidates)
@@ -141,16 +140,6 @@ class Aggregated(Standard):
                 return None
             scores.append(score)
         return sum(scores) / len(scores)
-
-
-def reported(output: LongText) -> float | None:
-    """The score in a recorded output {head, tail, bytes}: that of the last line with the mark."""
-    lines = output["head"].split("\n")
-    if output["tail"]:  # the middle was not recorded, so the lines next to it may be incomplete
-        lines = lines[:-1] + output["tail"].split("\n")[1:]
-    marked = [line.strip() for line in lines if line.lstrip().startswith(MARK)]
-    number = marked[-1][len(MARK) :].strip() if marked else ""
-    return None if len(number) > MOST_DIGITS or "_" in number or not number.isascii() else finite(number)
 
 
 def held_out_score(result: RunResult | None) -> float | None:

@@ -84,6 +84,7 @@ class Details(TypedDict):
     why: str
     score: float | None
     lesson: str
+    supported: bool | None
     stage: Stage
     guidance: str
     idea: NodeIdea
@@ -107,7 +108,7 @@ class Node:
 
     branch: number of the draft that it descends from, by first parents. depth: steps from that draft. repairs: debug
     steps in a row up to this node. problem: of a node without a score; why: the problem in words. seconds: of
-    its models and runs, added up. elapsed: on the search's clock at the end of its round.
+    its models and runs, added up. elapsed: on the search's clock at the end of its round. supported: see Lesson.
     """
 
     number: int
@@ -125,6 +126,7 @@ class Node:
     lesson: str
     seconds: float
     elapsed: float
+    supported: bool | None = None
 
 
 class Graph:
@@ -141,6 +143,7 @@ class Graph:
         self.file, self.lower = path, lower_is_better
         self._rounded, self._most_shown = rounded, most_shown
         self.nodes: list[Node] = []
+        self.longest_run = 0.0  # seconds of a full run
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self._offsets: list[int] = []
@@ -161,7 +164,7 @@ class Graph:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of models and runs so far, on the search's clock."""
+        """Seconds on the search's clock at the end of the last round."""
         return self.nodes[-1].elapsed if self.nodes else 0.0
 
     @property
@@ -196,6 +199,17 @@ class Graph:
     def branch_bests(self) -> list[Node]:
         """The best node of each branch that has a score, best first."""
         return self.ranked(best for nodes in self.branches().values() if (best := self.best(nodes)) is not None)
+
+    def records(self) -> list[Node]:
+        """The nodes that had the best score of their branch when they were made, oldest first."""
+        bests: dict[int, Node] = {}
+        found = []
+        for node in self.good():
+            before = bests.get(node.branch)
+            if before is None or self.gain(node.score or 0.0, before.score or 0.0) > 0:
+                bests[node.branch] = node
+                found.append(node)
+        return found
 
     def children(self, number: int) -> list[Node]:
         """The nodes that have `number` as a parent, oldest first."""
@@ -247,6 +261,8 @@ class Graph:
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
             self._children.setdefault(parent, []).append(node.number)
+        if details["execution"] is not None:
+            self.longest_run = max(self.longest_run, details["execution"]["duration_s"])
         for phase, used in details["usage"].items():
             self.spent[phase] = added(self.spent.get(phase), used)
         add_by_role(self.spent_by_role, details["asked"])

@@ -15,22 +15,23 @@ from pathlib import Path
 from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
 from ...records.rollout import Phase, Usage
-from ..interface import SearchEnvironment
+from ..interface import RunResult, SearchEnvironment
+from .clock import WallClock
 from .components import Components
-from .data import Brief, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
+from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
+from .evaluation import MARGIN
 from .graph import Details, Graph, Node, Notes, add_by_role, added
 from .node_context import PHASES, NodeContext
-from .planning import stage_of
 from .sections import experiment_line, failed_attempts
 from .settings import SearchJob
 from .similarity import best_passages, read_passages
 
-RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice
+RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice and the refit
 
 
 @dataclass(frozen=True)
 class _Researched:
-    """A node after its research phase. why: there is no idea. clock: of the context, at this point."""
+    """A node after its research phase. why: there is no idea."""
 
     number: int
     context: NodeContext
@@ -38,7 +39,6 @@ class _Researched:
     idea: Idea | None
     why: str
     lessons: tuple[str, ...]
-    clock: float
 
 
 class Search:
@@ -53,39 +53,57 @@ class Search:
         if not resume:
             path.unlink(missing_ok=True)
         self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
+        self._wall = WallClock(self.graph.elapsed) if settings.clock == "wall" else None
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
-        self._system = self._components.planning.begin(self._context_outside("begin"))
+        self._system = self._components.planning.begin(self._context_outside("begin", 0.0))
 
     def explore(self) -> Choice:
         """Add to the graph until the budget is used up, then choose the node to hand in."""
         settings = self.job.settings
         while (share := self.share()) < 1:
-            plan = self._components.planning.plan(self.graph, share, stage_of(share), settings.execution_seconds)
-            plan = replace(plan, repairs=self._components.coding.repairs)
+            deadline, rounds = self._deadline(), self.graph.rounds
+            left = None if deadline is None else deadline - self.clock
+            plan = self._plan(Budget(share, settings.execution_seconds, left))
             rng = random.Random(derive_seed(self.job.seed, "paths", self.graph.rounds))
             expansions = self._components.paths.select(self.graph, plan, rng)[: settings.max_turns - len(self.graph)]
-            left, seconds = self._seconds_left(), [node.seconds for node in self.graph.nodes]
-            too_late = left is not None and seconds and left < sum(seconds) / len(seconds)
+            too_late = left is not None and rounds and left < self.graph.elapsed / rounds
             if not expansions or too_late:
                 break
             self._round(plan, expansions)
-        choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice"))
+        choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice", self.clock))
         return choice
+
+    def refit(self, choice: Choice) -> RunResult | None:
+        """The run of the chosen node's program on all training rows; None: there is none."""
+        code = None if choice.number is None else self.graph.details(choice.number)["code"]
+        if code is None:
+            return None
+        context = self._context_outside("refit", self.clock)
+        return context.run(code, self.job.settings.execution_seconds, rows="all")
+
+    def _plan(self, budget: Budget) -> Plan:
+        """The plan of the next round, whose runs end with the search."""
+        plan = self._components.planning.plan(self.graph, budget)
+        most = float("inf") if budget.seconds_left is None else max(1.0, budget.seconds_left)
+        seconds, debug_seconds = min(plan.full_seconds, most), min(plan.debug_seconds, most)
+        repairs = self._components.coding.repairs
+        return replace(plan, full_seconds=seconds, debug_seconds=debug_seconds, repairs=repairs)
 
     def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
         researched: list[_Researched] = []
         hypotheses: list[str] = []
-        left = self._seconds_left()
+        clock = self.clock
         for expansion in expansions:
-            node = self._research(len(self.graph) + len(researched), plan, expansion, tuple(hypotheses), left)
+            node = self._research(len(self.graph) + len(researched), plan, expansion, tuple(hypotheses), clock)
             researched.append(node)
-            left = None if left is None else left - node.clock
+            clock = node.context.clock
             if node.idea is not None:
                 hypotheses.append(node.idea.hypothesis.text)
+        for node in researched:
+            node.context.wait_until(clock)
         nodes = self._environment.at_once(lambda node: self._develop(plan, node), researched)
-        slowest = max(node.context.clock - node.clock for node in researched)
-        elapsed = round(self.clock + sum(node.clock for node in researched) + slowest, 4)
+        elapsed = round(max(node.context.clock for node in researched), 4)
         for details in nodes:
             details["elapsed"] = elapsed
         self.graph.add(nodes)
@@ -94,10 +112,11 @@ class Search:
             node.context.done()
 
     def _research(
-        self, number: int, plan: Plan, expansion: Expansion, beside: tuple[str, ...], left: float | None
+        self, number: int, plan: Plan, expansion: Expansion, beside: tuple[str, ...], clock: float
     ) -> _Researched:
-        """The research phase of a node. beside: hypotheses of this round so far. left: seconds that it may use."""
-        context = NodeContext(self.job, self._environment.part(str(number)), f"node {number}", self._system, left)
+        """The research phase of a node. beside: hypotheses of this round so far. clock: when it begins."""
+        part, name = self._environment.part(str(number)), f"node {number}"
+        context = NodeContext(self.job, part, name, self._system, clock, self._deadline(), self._wall)
         recalled: dict[int, Node] = {}
 
         def recall(hypotheses: Sequence[str]) -> list[Node]:
@@ -122,7 +141,7 @@ class Search:
             except Unanswered as error:
                 why = str(error)
         lessons = tuple(experiment_line(node, self.graph) for _, node in sorted(recalled.items()))
-        return _Researched(number, context, expansion, idea, why, lessons, context.clock)
+        return _Researched(number, context, expansion, idea, why, lessons)
 
     def _develop(self, plan: Plan, node: _Researched) -> Details:
         """The development phase of a node: its details, without `elapsed`."""
@@ -156,6 +175,7 @@ class Search:
             "why": developed.why,
             "score": score,
             "lesson": "",
+            "supported": None,
             "stage": plan.stage,
             "guidance": plan.guidance,
             "idea": {
@@ -178,25 +198,25 @@ class Search:
         }
         lesson = self._components.memory.lesson(context, self.graph, details)
         seconds = round(context.seconds, 4)
-        return {**details, "lesson": lesson, "usage": context.usage, "seconds": seconds, **context.notes}
+        details["lesson"], details["supported"] = lesson.text, lesson.supported
+        return {**details, "usage": context.usage, "seconds": seconds, **context.notes}
 
     def _parents(self, expansion: Expansion) -> tuple[Details, ...]:
         return tuple(self.graph.details(number) for number in expansion.parents)
 
-    def _context_outside(self, name: str) -> NodeContext:
+    def _context_outside(self, name: str, began: float) -> NodeContext:
         """A context for requests outside of nodes."""
-        left = self._seconds_left(reserve=False)
-        self._outside.append(NodeContext(self.job, self._environment.part(name), name, self._system, left))
+        clock = began, self.job.settings.max_seconds, self._wall
+        self._outside.append(NodeContext(self.job, self._environment.part(name), name, self._system, *clock))
         return self._outside[-1]
 
     def share(self) -> float:
         """The used share of the budget, 0 to 1: the largest of its bounds. An unknown cost allows one round."""
         settings, spent = self.job.settings, self.usage()
         total = added(spent["research"], spent["develop"])
-        seconds = None if settings.max_seconds is None else settings.max_seconds - self._reserve()
         bounds = (
             (len(self.graph), settings.max_turns),
-            (self.clock, seconds),
+            (self.clock, self._deadline()),
             (total["completion_tokens"], settings.max_tokens),
             (total["usd"], settings.max_usd),
         )
@@ -209,9 +229,8 @@ class Search:
 
     @property
     def clock(self) -> float:
-        """Seconds so far; of concurrent work the longest counts."""
-        begin, choice, *_ = [*(context.clock for context in self._outside), 0.0, 0.0]
-        return (self.graph.elapsed or begin) + choice
+        """Seconds so far: of the wall clock, or of models and runs, of concurrent work the longest."""
+        return max([self.graph.elapsed, *(context.clock for context in self._outside)])
 
     def usage(self) -> dict[Phase, Usage]:
         """Of the whole search so far, by phase."""
@@ -234,11 +253,10 @@ class Search:
         for context in self._outside:
             context.done()
 
-    def _seconds_left(self, reserve: bool = True) -> float | None:
-        """Seconds left, for nodes without the reserve for the choice; None: no limit."""
-        most = self.job.settings.max_seconds
-        return None if most is None else most - self.clock - (self._reserve() if reserve else 0.0)
-
-    def _reserve(self) -> float:
-        most = self.job.settings.max_seconds
-        return 0.0 if most is None else min(RESERVED * most, float(self._components.evaluation.reserve(self.graph)))
+    def _deadline(self) -> float | None:
+        """When nodes have to end, with a reserve for the choice and the refit; None: no limit."""
+        most, refit = self.job.settings.max_seconds, self.job.settings.refit
+        if most is None:
+            return None
+        reserve = self._components.evaluation.reserve(self.graph, self._wall is not None)
+        return most - min(RESERVED * most, reserve + (MARGIN * self.graph.longest_run if refit else 0.0))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ... import prompts
 from ...base import difference
+from ...base.errors import ToolError
 from ..messages import fenced
-from .data import Expansion, Similar, Unanswered
+from .data import Expansion, Lesson, Similar, Unanswered
 from .graph import Details, Graph, Node
 from .node_context import NodeContext
 from .replies import Reading, fields_in
@@ -27,6 +28,7 @@ from .sections import (
 
 GAMMA = math.log(2) / 30  # the released code's: similarity counts half on a path of 30 nodes
 BOUND = 2.0
+POOLS = ("all", "best")  # of Kernel
 MOST_CHANGES = 6000  # characters
 MOST_LINES = 1500  # of programs that are compared by lines, which can take time in proportion to their product
 
@@ -69,8 +71,8 @@ class NoMemory:
     ) -> list[Node]:
         return []
 
-    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
-        return score_lesson(graph, node)
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
+        return Lesson(score_lesson(graph, node))
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,22 @@ class Chain(NoMemory):
 
 @dataclass(frozen=True)
 class Kernel:
-    """The interaction kernel (R&D-Agent, appendix D.3): draws nodes of other branches, by `potential`; always recalls
-    the best of all. A model writes the lessons. alpha, beta, gamma: see `potential`. drawn: number of nodes that are
-    drawn for each hypothesis, and that stay of all. The defaults are the released code's.
+    """The interaction kernel (R&D-Agent, appendix D.3): draws earlier nodes by `potential`, and always recalls the best
+    of all. A model writes the lessons. alpha, beta, gamma: see `potential`. drawn: number of nodes that are drawn for
+    each hypothesis, and that stay of all. These defaults are the released code's. pool: nodes that are drawn from. `all`
+    with a score, of every branch, as in the paper; or `best`, those that were the best of their branch when they were
+    made, as in the release.
     """
 
     alpha: float = 1.0
     beta: float = 1.0
     gamma: float = GAMMA
     drawn: int = 2
+    pool: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.pool not in POOLS:
+            raise ToolError(f"memory kernel: pool is {' or '.join(POOLS)}, not {self.pool}")
 
     def recall(
         self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
@@ -128,32 +137,29 @@ class Kernel:
         together, as many stay, at random; the released code keeps the oldest.
         """
         own, best = own_branch(graph, expansion), graph.best()
-        excluded = {node.number for node in own}.union(expansion.parents)
-        others = [node for node in graph.good() if node.number not in excluded]
+        pool = graph.good() if self.pool == "all" else graph.records()
         path = graph.path(expansion.parents[0]) if expansion.parents else []
         branch_best = graph.best(own)
         beta = 0.0 if branch_best is None else self.beta
         base = branch_best.score or 0.0 if branch_best else 0.0
-        deltas = [graph.gain(node.score or 0.0, base) for node in others]
+        deltas = [graph.gain(node.score or 0.0, base) for node in pool]
         drawn_nodes: dict[int, Node] = {}
         for text in dict.fromkeys(hypotheses) or [path[-1].hypothesis if path else ""]:
-            cosines = (
-                similar(text, [node.hypothesis for node in others]) if others and text.strip() else [0.0] * len(others)
-            )
+            cosines = similar(text, [node.hypothesis for node in pool]) if pool and text.strip() else [0.0] * len(pool)
             potentials = [
                 potential(cosine, len(path), delta, self.alpha, beta, self.gamma)
                 for cosine, delta in zip(cosines, deltas, strict=True)
             ]
-            drawn_nodes.update({at: others[at] for at in draw(probabilities(potentials), self.drawn, rng)})
+            drawn_nodes.update({at: pool[at] for at in draw(probabilities(potentials), self.drawn, rng)})
         recalled = list(drawn_nodes.values())
         if len(recalled) > self.drawn:
             recalled = rng.sample(recalled, self.drawn)
         return recalled if best is None or best in recalled else [*recalled, best]
 
-    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
         """Structured experiment analysis (appendix E.4); by the scores without a program or an answer."""
         if not node["code"]:
-            return score_lesson(graph, node)
+            return Lesson(score_lesson(graph, node))
         parts = [f"# The present program\n\n{outcome(node, graph)}\n\n{program_of(node)}"]
         if node["parents"]:
             parent = graph.details(node["parents"][0])
@@ -168,7 +174,7 @@ class Kernel:
         try:
             return context.read("research", "search-lesson", prompt, read_lesson)
         except Unanswered:
-            return score_lesson(graph, node)
+            return Lesson(score_lesson(graph, node))
 
 
 def score_lesson(graph: Graph, node: Details) -> str:
@@ -208,8 +214,8 @@ def _changes(before: str | None, after: str) -> str:
     return fenced("\n".join(["--- parent", "+++ this", *lines])[:MOST_CHANGES], "diff") if lines else ""
 
 
-def read_lesson(text: str, notes: Reading | None = None) -> str:
+def read_lesson(text: str, notes: Reading | None = None) -> Lesson:
     """The lesson in an answer. ValueError, worded for the model."""
     answer = fields_in(text, ("supported", "lesson"), notes)
-    answer.flag("supported")
-    return plain(answer.text("lesson"), MOST_LESSON)
+    supported = answer.flag("supported")
+    return Lesson(plain(answer.text("lesson"), MOST_LESSON), supported)

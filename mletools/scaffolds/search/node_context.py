@@ -10,6 +10,7 @@ from ..interface import Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .authenticity import inauthentic
+from .clock import WallClock
 from .data import Unanswered
 from .graph import Exchange, Notes, added
 from .replies import Reader, Reading
@@ -24,7 +25,7 @@ CONSEQUENCES = {  # of a question without an answer that can be read
     "search-idea": "no hypothesis",
     "search-challenges": "one question for an idea in place of challenges and hypotheses",
     "search-hypotheses": "one question for an idea in place of challenges and hypotheses",
-    "search-select": "the best drawn candidate in place of the model's choice",
+    "search-select": "the candidate with the best scores in place of the model's choice",
     "search-check": "no review of the program",
     "search-lesson": "a lesson from the scores alone",
     "search-choose": "the best score in place of the model's choice",
@@ -35,14 +36,25 @@ AGAIN = "{problem}. Answer again in the requested form."
 class NodeContext:
     """See the module. `name` is unique in the search; seeds and the tape depend on it.
 
-    system: the system message of every prompt, "" for none. seconds: time left for this node; None: no limit.
+    system: the system message of every prompt, "" for none. began: seconds on the search's clock, which is `wall`, or
+    else counts the seconds of models and runs. deadline: on that clock; None: no limit. Times that are read on the wall
+    clock are kept on the tape, since decisions and prompts depend on them.
     """
 
     def __init__(
-        self, job: SearchJob, environment: SearchEnvironment, name: str, system: str = "", seconds: float | None = None
+        self,
+        job: SearchJob,
+        environment: SearchEnvironment,
+        name: str,
+        system: str = "",
+        began: float = 0.0,
+        deadline: float | None = None,
+        wall: WallClock | None = None,
     ):
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
-        self.system, self._seconds = system, seconds
+        self.system, self._deadline, self._wall = system, deadline, wall
+        self.clock = began  # seconds on the search's clock, after the last answer or run
+        self._readings = 0
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
         self.rng = random.Random(derive_seed(self._seed, "dice"))
@@ -51,7 +63,6 @@ class NodeContext:
         self.lenient: list[AnswerNote] = []  # {question, what} of answers that were read leniently
         self.fallbacks: list[AnswerNote] = []  # {question, what} of what a default replaced
         self._runs = 0
-        self._concurrent = 0.0  # seconds that were hidden by longer concurrent work
 
     @property
     def seconds(self) -> float:
@@ -59,14 +70,23 @@ class NodeContext:
         return float(sum(used["seconds"] for used in self.usage.values()))
 
     @property
-    def clock(self) -> float:
-        """Time so far, of concurrent work the longest."""
-        return self.seconds - self._concurrent
-
-    @property
     def seconds_left(self) -> float:
         """Time left on the clock, at least a second."""
-        return float("inf") if self._seconds is None else max(1.0, self._seconds - self.clock)
+        return float("inf") if self._deadline is None else max(1.0, self._deadline - self.clock)
+
+    def wait_until(self, clock: float) -> None:
+        """Other work of the search has come between, until `clock`."""
+        self.clock = max(self.clock, clock)
+
+    def _passed(self, seconds: float) -> None:
+        """Set the clock after `seconds` of asking or running."""
+        if self._wall is None:
+            self.clock = round(self.clock + seconds, 9)
+            return
+        wall, self._readings = self._wall, self._readings + 1
+        reading = self._environment.remember("clock", [self._name, self._readings], lambda: {"seconds": wall.now()})
+        wall.reach(reading["seconds"])
+        self.clock = max(self.clock, reading["seconds"])
 
     def ask(self, phase: Phase, role: str, prompt: str) -> str:
         """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
@@ -136,6 +156,7 @@ class NodeContext:
             raise Unanswered(reply["refused"])
         used = usage_of(reply)
         self.usage[phase] = added(self.usage[phase], used)
+        self._passed(used["seconds"])
         answer: Message = {"role": "assistant", "content": reply["text"], "loss": who == "policy"}
         if reasoning := reply.get("reasoning"):
             answer["reasoning"] = reasoning
@@ -156,16 +177,18 @@ class NodeContext:
         """
         seed, arguments = derive_seed(self._seed, "run", self._runs), ("--debug",) if debug else ()
         self._runs += 1
+        self._passed(0.0)  # this work may have waited for its turn
         result = self._environment.run(code, min(wall_s, self.seconds_left), seed, arguments=arguments, rows=rows)
+        self._passed(result["execution"]["duration_s"])
         seconds = self.usage["develop"]["seconds"] + result["execution"]["duration_s"]
         self.usage["develop"] = {**self.usage["develop"], "seconds": round(seconds, 4)}
         return result
 
     def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
         """The results of `work` on each item, in order, from concurrent contexts whose usage counts here."""
-        left, first = None if self._seconds is None else self.seconds_left, len(self._parts)
+        first, clock = len(self._parts), (self.clock, self._deadline, self._wall)
         contexts = [
-            NodeContext(self.job, self._environment.part(f"{at}"), f"{self._name}/{at}", self.system, left)
+            NodeContext(self.job, self._environment.part(f"{at}"), f"{self._name}/{at}", self.system, *clock)
             for at in range(first, first + len(items))
         ]
         results = self._environment.at_once(lambda pair: work(*pair), list(zip(contexts, items, strict=True)))
@@ -174,8 +197,7 @@ class NodeContext:
             self.lenient += context.lenient
             self.fallbacks += context.fallbacks
             self.usage = {phase: added(used, context.usage[phase]) for phase, used in self.usage.items()}
-        longest = max((context.clock for context in contexts), default=0.0)
-        self._concurrent += sum(context.seconds for context in contexts) - longest
+        self.clock = max((context.clock for context in contexts), default=self.clock)
         self._parts += contexts
         return results
 
@@ -196,8 +218,8 @@ class NodeContext:
         return task_prompt("task", self.job, self)
 
     def fact(self, name: str) -> str:
-        """See Environment.fact."""
-        return self._environment.fact(name)
+        """See Environment.fact. The time of a run depends on the round, so prompts about programs tell it."""
+        return self._environment.fact("sizes" if name == "limits" else name)
 
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]."""

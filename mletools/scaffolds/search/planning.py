@@ -1,11 +1,11 @@
-"""The planning components: limits of runs and guidance by the used share of the budget (R&D-Agent, 3.3 and E.1)."""
+"""The planning components: stages, limits of runs and guidance, by the budget and the graph (R&D-Agent, 3.3 and E.1)."""
 
 from dataclasses import dataclass
 
 from ... import prompts
 from ...records.rollout import Stage
 from ..messages import task_prompt
-from .data import Plan, Unanswered
+from .data import Budget, Plan, Unanswered
 from .graph import Graph
 from .node_context import NodeContext
 from .replies import Reading, fields_in
@@ -15,20 +15,28 @@ MODEL_FIRST = (
     "Most of the budget is left: think first about the architecture of the model, that is which family of models suits "
     "this data and how to build it, and leave fine-tuning for later."
 )
+STAGNANT = (
+    "The last {nodes} experiments brought no new best score. What they have in common does not help: try something else, "
+    "also if it costs more."
+)
+EFFORT = {
+    True: "Good solutions of this task have to train for long: use most of the time that a run may take.",
+    False: "Aim for programs that need about half of the time that a run may take.",
+}
 ANALYSIS = {"task_type": 100, "data_type": 100, "summary": 1000, "data": 2000, "submission": 1000, "metric": 1000}
 
 
-def stage_of(share: float, draft: float = 0.1, ensemble: float = 0.7, merge: float = 0.8) -> Stage:
-    """The stage for a share of the budget. Constants are the shares where the next stage begins.
+def stage_of(share: float, draft: float = 0.1, ensemble: float = 1 / 3, merge: float = 0.8) -> Stage:
+    """The stage for a share of the budget. Constants are the shares where a stage ends (draft) or begins.
 
-    R&D-Agent drafts in the first tenth, and may ensemble or merge from 70 % on; the time of its final merge is in
-    hours.
+    R&D-Agent drafts in the first tenth, and may ensemble from 4 of 12 hours on (3.3); in the release from 70 % on. The
+    time of its final merge is in hours.
     """
     if share >= merge:
         return "merge"
-    if share >= ensemble:
-        return "ensemble"
-    return "draft" if share < draft else "improvement"
+    if share < draft:
+        return "draft"
+    return "ensemble" if share >= ensemble else "improvement"
 
 
 @dataclass(frozen=True)
@@ -38,23 +46,30 @@ class NoPlanning:
     def begin(self, context: NodeContext) -> str:
         return ""
 
-    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
-        return Plan(share, stage, "", full_seconds, min(DEBUG_SECONDS, full_seconds))
+    def plan(self, graph: Graph, budget: Budget) -> Plan:
+        seconds = budget.run_seconds
+        return Plan(budget.share, stage_of(budget.share), "", seconds, min(DEBUG_SECONDS, seconds))
 
 
 @dataclass(frozen=True)
 class DynamicPlanning:
     """First short runs and novelty; later long runs and refinement, with ensembles and cross-validation.
 
-    early, middle: shares of the user's limit of a run in drafts and improvements; later stages get all of it. The paper
-    gives no numbers. debug_share: share of a run's limit for debug runs (R&D-Agent: 600 s of 3600 s). least_debug:
-    their minimum in seconds, since imports take time. model_until: share of the budget during which the model's
-    architecture comes first (R&D-Agent: while more than 75 % of the time remains). role: analyse the task first, and
-    give all prompts an expert's role.
+    draft_until, ensemble_from, merge_from: see `stage_of`; ensemble_from=0.7 is the release's. early, middle: shares of
+    the user's limit of a run in drafts and improvements; later stages get all of it. The paper gives no numbers.
+    stagnant: after so many nodes without a new best score, an improvement is planned like an ensemble, with guidance to
+    try something else. The paper's plan looks at the graph and at the time left, and gives no rule. debug_share: share
+    of a run's limit for debug runs (R&D-Agent: 600 s of 3600 s). least_debug: their minimum in seconds, since imports
+    take time. model_until: share of the budget during which the model's architecture comes first (R&D-Agent: while more
+    than 75 % of the time remains). role: analyse the task first, and give all prompts an expert's role.
     """
 
+    draft_until: float = 0.1
+    ensemble_from: float = 1 / 3
+    merge_from: float = 0.8
     early: float = 0.25
     middle: float = 0.5
+    stagnant: int = 9
     debug_share: float = 1 / 6
     least_debug: float = 10.0
     model_until: float = 0.25
@@ -70,17 +85,44 @@ class DynamicPlanning:
             )
         except Unanswered:
             return ""
-        most = context.job.settings.execution_seconds
-        advised = most if longer_limit else self.middle * most
-        return prompts.render("search-role", **analysis, most=f"{most:.0f}", advised=f"{advised:.0f}")
+        return prompts.render("search-role", **analysis, effort=EFFORT[longer_limit])
 
-    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
-        seconds = full_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
-        guidance = prompts.render(f"search-guidance-{stage}", seconds=f"{seconds:.0f}")
-        if share < self.model_until:
-            guidance += f"\n\n{MODEL_FIRST}"
+    def plan(self, graph: Graph, budget: Budget) -> Plan:
+        stage = stage_of(budget.share, self.draft_until, self.ensemble_from, self.merge_from)
+        is_stagnant = _nodes_since_best(graph) >= max(1, self.stagnant)
+        if is_stagnant and stage == "improvement":
+            stage = "ensemble"
+        parts = [prompts.render(f"search-guidance-{stage}"), _budget_text(graph, budget)]
+        if budget.share < self.model_until:
+            parts.append(MODEL_FIRST)
+        if is_stagnant:
+            parts.append(STAGNANT.format(nodes=_nodes_since_best(graph)))
+        seconds = budget.run_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
         debug_seconds = max(seconds * self.debug_share, min(self.least_debug, seconds))
-        return Plan(share, stage, guidance, seconds, debug_seconds)
+        return Plan(budget.share, stage, "\n\n".join(parts), seconds, debug_seconds)
+
+
+def _nodes_since_best(graph: Graph) -> int:
+    """Number of nodes after the best one; 0 without a score."""
+    best = graph.best()
+    return 0 if best is None else len(graph) - 1 - best.number
+
+
+def _budget_text(graph: Graph, budget: Budget) -> str:
+    """The used share of the budget, the time left and the longest run so far (the release's planner is told the same).
+
+    Rounded: prompts must not depend on small differences of measured times.
+    """
+    left = "" if budget.seconds_left is None else f"; time left: {_time(budget.seconds_left)}"
+    longest = f" The longest run so far took {_time(graph.longest_run)}." if graph.longest_run else ""
+    return f"About {10 * round(10 * budget.share)} % of the search's budget is used{left}.{longest}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return "less than two minutes"
+    minutes = round(seconds / 60)
+    return f"about {minutes} minutes" if minutes < 120 else f"about {round(minutes / 60)} hours"
 
 
 def read_analysis(text: str, notes: Reading | None = None) -> tuple[dict[str, str], bool]:

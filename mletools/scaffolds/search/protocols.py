@@ -9,8 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
-from ...records.rollout import Stage
-from .data import Brief, Choice, Developed, Expansion, Idea, Plan, Question, Similar
+from .data import Brief, Budget, Choice, Developed, Expansion, Idea, Lesson, Plan, Question, Similar
 from .graph import Details, Graph, Node
 from .node_context import NodeContext
 
@@ -19,8 +18,8 @@ class Planning(Protocol):
     def begin(self, context: NodeContext) -> str:
         """The system message of all prompts of the search, "" for none. May ask models."""
 
-    def plan(self, graph: Graph, share: float, stage: Stage, full_seconds: float) -> Plan:
-        """The plan of the next round. full_seconds: the user's limit of one run."""
+    def plan(self, graph: Graph, budget: Budget) -> Plan:
+        """The plan of the next round."""
 
 
 class Paths(Protocol):
@@ -39,7 +38,7 @@ class Memory(Protocol):
     ) -> list[Node]:
         """Earlier nodes to show to research."""
 
-    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> str:
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
         """The lesson of a node that is not added yet, a sentence or two. node: its details. May ask models."""
 
 
@@ -56,8 +55,8 @@ class Evaluation(Protocol):
     def score(self, developed: Developed) -> float | None:
         """The score of a program without a problem; None: it has none."""
 
-    def reserve(self, graph: Graph) -> float:
-        """Seconds to reserve for `choose`, as of now."""
+    def reserve(self, graph: Graph, waiting: bool) -> float:
+        """Seconds to reserve for `choose`, as of now. waiting: runs may have to wait for each other, and that counts."""
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
         """The node to hand in at the end."""

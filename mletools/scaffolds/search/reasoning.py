@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar, get_args
 
 from ... import prompts
+from ...base.errors import ToolError
 from ...records.rollout import Choosing, Component, Origin
 from ..messages import fenced
 from .data import AXES, PARTS, Hypothesis, Idea, Question, Unanswered
@@ -26,7 +27,8 @@ OPERATION_TEXTS = {
     "merge": "The program will combine the programs above, each the best of its branch. Decide what it takes from each to be "
     "better than all of them.",
 }
-STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "merge", "merge": "merge"}
+STAGE_PROMPTS = {"draft": "draft", "improvement": "improvement", "ensemble": "improvement", "merge": "merge"}
+CHOICES = ("model", "draw")  # of Scientific
 T = TypeVar("T")
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
 ACTIONS: tuple[Choosing, ...] = get_args(Choosing)
@@ -67,25 +69,30 @@ class OneStep:
 
 @dataclass(frozen=True)
 class Scientific:
-    """Challenges, hypotheses on them with scores, a weighted draw among the best, and a reasoned choice.
+    """Challenges, hypotheses on them with scores, and a reasoned choice among all of them and the recalled ones.
 
-    challenges: their maximum number. each: hypotheses for each challenge. top: hypotheses with the best weighted scores
-    that stay. candidates: draws among those, weighted by the origins of their challenges (scen_prob_multiplier). told:
-    maximum number of earlier experiments of the branch in prompts, the newest; for a draft, earlier drafts. If
-    challenges or hypotheses cannot be read, OneStep takes over; if the choice cannot, the best drawn candidate is used.
+    challenges: their maximum number. each: hypotheses for each challenge. told: maximum number of earlier experiments of
+    the branch in prompts, the newest; for a draft, earlier drafts. choice: `model`, the paper's virtual evaluation; or
+    `draw`, the release's other way, without a model: one of the `top` hypotheses by weighted scores, drawn by the
+    origins of their challenges (scen_prob_multiplier). If challenges or hypotheses cannot be read, OneStep takes over;
+    if the choice cannot, the hypothesis with the best scores is used.
     """
 
     challenges: int = 3
-    candidates: int = 3
-    top: int = 5
     each: int = 2
+    choice: str = "model"
+    top: int = 5
     told: int = 10
+
+    def __post_init__(self) -> None:
+        if self.choice not in CHOICES:
+            raise ToolError(f"reasoning scientific: choice is {' or '.join(CHOICES)}, not {self.choice}")
 
     def reason(self, context: NodeContext, question: Question) -> Idea:
         history = self._history(question)
         try:
             number, read_some = str(self.challenges), partial(read_challenges, most=max(1, self.challenges))
-            challenges = _ask("search-challenges", read_some, context, question, history, number=number)
+            challenges = _ask("search-challenges", read_some, context, question, history, None, number=number)
             lines = "\n".join(f"{at}. {item.text} ({item.origin}: {item.reason})" for at, item in enumerate(challenges))
             more = {"challenges": lines, "each": str(self.each)}
             query = " ".join(challenge.text for challenge in challenges)
@@ -94,10 +101,14 @@ class Scientific:
         except Unanswered:
             return OneStep().reason(context, question)
         ranked = sorted(hypotheses, key=lambda hypothesis: -weighted(hypothesis.scores))
-        best = ranked[: max(1, self.top)]
-        drawn = [best[at] for at in sorted(draw(_weights(question, best), max(1, self.candidates), context.rng))]
-        recalled = question.recall([hypothesis.text for hypothesis in drawn])
-        action, chosen = self._select(context, question, drawn, recalled)
+        candidates = ranked
+        if self.choice == "draw":
+            best = ranked[: max(1, self.top)]
+            candidates = [best[at] for at in draw(_weights(question, best), 1, context.rng)]
+        recalled = question.recall([hypothesis.text for hypothesis in candidates])
+        action, chosen = (
+            (None, candidates[0]) if self.choice == "draw" else self._select(context, question, candidates, recalled)
+        )
         return Idea(
             chosen,
             action,
@@ -107,22 +118,22 @@ class Scientific:
         )
 
     def _select(
-        self, context: NodeContext, question: Question, drawn: Sequence[Hypothesis], recalled: Sequence[Node]
+        self, context: NodeContext, question: Question, hypotheses: Sequence[Hypothesis], recalled: Sequence[Node]
     ) -> tuple[Choosing | None, Hypothesis]:
-        """The virtual evaluation (algorithm 2). A single candidate needs no question."""
-        candidates = list(drawn)
+        """The virtual evaluation (algorithm 2). hypotheses: best first. A single candidate needs no question."""
+        candidates = list(hypotheses)
         for node in recalled:
             text = plain(node.hypothesis, MOST_TEXT)
             if text and all(text != candidate.text for candidate in candidates):
                 candidates.append(Hypothesis(text, node.component))
         if len(candidates) == 1:
-            return None, drawn[0]
+            return None, candidates[0]
         lines = [f"{at}. [{item.component or 'Workflow'}] {item.text}" for at, item in enumerate(candidates)]
         merging = len(question.expansion.parents) > 1  # at whatever stage
         more = {
             "candidates": "\n".join(lines),
             "stage": prompts.render(f"search-stage-{'merge' if merging else STAGE_PROMPTS[question.plan.stage]}"),
-            "sources": _sources(question, len(drawn), len(candidates)),
+            "sources": _sources(question, len(hypotheses), len(candidates)),
         }
         earlier = {node.number: node for node in [*self._history(question), *recalled]}
         nodes = [earlier[number] for number in sorted(earlier)]
@@ -130,7 +141,7 @@ class Scientific:
         try:
             return _ask("search-select", reader, context, question, nodes, None, **more)
         except Unanswered:
-            return None, drawn[0]
+            return None, candidates[0]
 
     def _history(self, question: Question) -> list[Node]:
         nodes = question.graph.nodes
@@ -166,17 +177,17 @@ def _weights(question: Question, hypotheses: Sequence[Hypothesis]) -> list[float
     return [float(by_origin.get(hypothesis.origin or "", 1)) for hypothesis in hypotheses]
 
 
-def _sources(question: Question, drawn: int, candidates: int) -> str:
+def _sources(question: Question, new: int, candidates: int) -> str:
     """The origins of the candidates, and which are preferred (algorithm 2).
 
     The printed algorithm compares the best of the branch with the best of all branches, which it never exceeds. Here it
     is compared with the best of the others. A draft has no branch, and no preference.
     """
-    if candidates == drawn:
+    if candidates == new:
         return "All candidates are new."
     graph, branch = question.graph, own_branch(question.graph, question.expansion)
     instructions = (
-        f"{'Candidate 0 is' if drawn == 1 else f'Candidates 0 to {drawn - 1} are'} new; those from {drawn} on are ideas of "
+        f"{'Candidate 0 is' if new == 1 else f'Candidates 0 to {new - 1} are'} new; those from {new} on are ideas of "
         "earlier experiments, whose results are listed above. What worked elsewhere still has to fit here."
     )
     if not branch:

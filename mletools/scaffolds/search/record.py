@@ -38,10 +38,13 @@ def search_record(
         "chosen": choice.number,
         "how": choice.how,
         "candidates": list(choice.candidates),
+        "clock": "work" if settings.clock == "work" else "wall",
         "budget": {"seconds": settings.max_seconds, "nodes": settings.max_turns, "usd": settings.max_usd},
         "elapsed_s": round(clock, 4),
         "cost": _cost(usage),
     }
+    if settings.evaluation_asked is not None:
+        search["evaluation_asked"] = settings.evaluation_asked
     counts = _note_counts(graph, notes)
     if counts["lenient"]:
         search["lenient"] = counts["lenient"]
@@ -94,6 +97,7 @@ def _turn(details: Details, graph: Graph) -> Turn:
         "why": details["why"],
         "score": details["score"],
         "lesson": details["lesson"],
+        "supported": details["supported"],
         "trials": details["trials"],
         **details["idea"],
         **notes_of(details),

@@ -38,6 +38,8 @@ def experiment_line(node: Node, graph: Graph) -> str:
         result = f"failed: {node.problem or 'no_score'}"
     failed = "" if node.score is not None else plain(node.why, MOST_FAILURE)
     remark = plain(node.lesson, MOST_LESSON) or failed
+    if node.supported is not None:
+        remark = f"hypothesis {'supported' if node.supported else 'not supported'}{remark and ': ' + remark}"
     remark = f" ({remark})" if remark else ""
     return f"- experiment {node.number}: {plain(node.hypothesis, MOST_HYPOTHESIS)} -> {result}{remark}"
 

@@ -49,6 +49,13 @@ PRESETS: dict[str, dict[str, str]] = {
     }.items()
 }
 
+# Other defaults of a preset's own components: those that AIRA-dojo ships (debug_depth, debug_prob, num_children, uct_c).
+PRESET_CONSTANTS: dict[str, dict[str, dict[str, Constant]]] = {
+    "aira-greedy": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
+    "aira-mcts": {"paths": {"debug_depth": 20, "drafts": 5, "children": 5, "c": 0.25}},
+    "aira-evo": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
+}
+
 
 def _component(kind: str) -> Any:
     names = ", ".join(COMPONENTS[kind])
@@ -63,7 +70,7 @@ def _server(of: str) -> Any:
 class SearchSettings(Settings):
     """The budget of R&D-Agent's evaluation, the six components by name, and the models."""
 
-    WITHOUT: ClassVar[tuple[str, ...]] = ("context_tokens", "hand_in", "tool_calls", "reveal_test", "refit", "format")
+    WITHOUT: ClassVar[tuple[str, ...]] = ("context_tokens", "hand_in", "tool_calls", "reveal_test", "format")
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "researcher": ("research_model", "research_url"),
         "developer": ("develop_model", "develop_url"),
@@ -72,11 +79,15 @@ class SearchSettings(Settings):
     EMBEDS: ClassVar[bool] = True
 
     max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
-    max_seconds: float | None = option(
-        "Time of model calls and runs in a search; concurrent work counts once.", default=43200.0, above=0, metavar="S"
-    )
+    max_seconds: float | None = option("Time of a search, by --clock.", default=43200.0, above=0, metavar="S")
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
+    clock: str = option(
+        "The time of a search: by the clock on the wall, with all waiting; or of its model calls and runs alone, where "
+        "concurrent work counts as its longest.",
+        default="wall",
+        choices=("wall", "work"),
+    )
     preset: str = option("Agent whose components are used.", default="rd-agent", choices=tuple(PRESETS), metavar="NAME")
     planning: str | None = _component("planning")
     paths: str | None = _component("paths")
@@ -116,6 +127,7 @@ class SearchSettings(Settings):
     constants: Mapping[str, Mapping[str, Constant]] = dataclasses.field(
         default_factory=dict
     )  # {component: {name: value}}
+    evaluation_asked: str | None = None  # in whose place is the evaluation `agent`, since no rows can be held out
 
     def components(self) -> dict[str, str | None]:
         """The name of each component, by kind; None: the preset's."""
@@ -126,7 +138,7 @@ class SearchSettings(Settings):
 
     def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
-        return {name: value for name, value in super().own().items() if name != "set"}
+        return {name: value for name, value in super().own().items() if name not in ("set", "evaluation_asked")}
 
 
 SearchJob = Job[SearchSettings]
