@@ -190,9 +190,14 @@ def _improved_next(turns: Sequence[Turn], at: int, lower: bool) -> bool | None:
 
 
 def _improved(rollout: Rollout) -> bool | None:
-    """By the reward of mle-grade --reward improvement, else by the scores of grade and state; None without a grade."""
+    """By the reward of mle-grade --reward improvement, else by the scores of grade and state.
+
+    None without a grade, and where nobody carried the idea out: it was in another form, or the implementer was refused.
+    """
     grade, reward, start = rollout.get("grade"), rollout.get("reward"), rollout.get("state")
-    if grade is None:
+    implementer = rollout.get("implementer")
+    not_carried_out = rollout.get("stop_reason") == "format" if implementer is None else "refused" in implementer
+    if grade is None or not_carried_out:
         return None
     if grade["reward"].get("rule") == "improvement" and reward is not None:
         return reward > 0

@@ -262,6 +262,7 @@ def fenced(text: str, language: str = "") -> str:
 
 CHARACTERS_A_TOKEN = 4
 KEPT_AT_EACH_END = 2
+FINENESS = 100  # a text that is cut has all that fits but for this part of it
 
 
 def characters_of(message: Message) -> int:
@@ -326,11 +327,13 @@ def shortened(
     """
     if count is None:
         return _ends_of(text, int(tokens * a_token))
-    most, cut = len(text), text
-    while most and (counted := count(cut)) > tokens:
-        most = int(most * min(tokens / counted, 0.99))
-        cut = _ends_of(text, most)
-    return cut
+    if count(text) <= tokens:
+        return text
+    fits, too_many = 0, len(text)  # characters
+    while too_many - fits > 1 + too_many // FINENESS:
+        most = (fits + too_many) // 2
+        fits, too_many = (most, too_many) if count(_ends_of(text, most)) <= tokens else (fits, most)
+    return _ends_of(text, fits)
 
 
 def _ends_of(text: str, most: int) -> str:

@@ -110,6 +110,54 @@ def test_a_rehearsal_differs_from_the_paper_by_its_variables_alone(folder: str) 
     assert "RUN_SECONDS: " in done.stdout and " -> 30\n" in done.stdout
 
 
+def recipes(folder: str) -> list[str]:
+    """The commands of the paper's size, one a line."""
+    done = make(folder, "-n", "--always-make", "results", "SIZE=paper", "OUT=out")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("\\\n", " ").splitlines()
+
+
+def one(lines: list[str], *words: str) -> str:
+    """The one line that has all of the words."""
+    (found,) = [line for line in lines if all(word in line for word in words)]
+    return found
+
+
+def test_mle_rls_tables_compare_what_the_paper_compares() -> None:
+    lines = recipes("mle-rl")
+    # the base rows of tables 1 and 4 have no memory; table 2 tells what was trained on
+    without = one(lines, "-o out/without-memory.jsonl.rollouts")
+    assert "--reset-ratio 1 " in without and "--max-submissions" not in without
+    for table in ("table1", "table4"):
+        report = one(lines, "mle-report", f"> out/{table}.txt")
+        assert "--label base " in report and " out/without-memory.jsonl " in report and "--spread sd" in report
+    assert "--trained out/train.jsonl" in one(lines, "mle-report", "> out/table2.txt")
+    # what is imitated are the steps of reinforcement, failed ones, too; the arms select from the same ones
+    teacher = one(lines, "-o out/teacher.jsonl")
+    assert teacher.startswith("mle-filter -q --cut-steps --failed-steps out/mle-rl/traces.jsonl ")
+    for kind in ("all", "format", "value"):
+        assert " out/teacher.jsonl " in one(lines, f"-o out/sft-{kind}/chosen.jsonl")
+    assert "--keep-invalid" in one(lines, "-o out/sft-all/chosen.jsonl")
+    # a trace without a step reaches the trainer, marked
+    assert "tee.py out/mle-rl/traces.jsonl | mle-filter -q --cut-steps --mark " in one(lines, "--run-dir out/mle-rl ")
+
+
+def test_mle_ideators_arms_are_the_papers() -> None:
+    lines = recipes("mle-ideator")
+    tokens = "--ideator-max-tokens 8192"
+    assert "--max-answer-tokens 8192" in one(lines, "mle-rollout", "--forever")  # the ideator in training
+    asking = [line for line in lines if "mle-rollout" in line and "--ideator " in line]
+    fixed = [line for line in asking if "--ideator null" in line or "--ideator vague" in line]
+    assert fixed and all((tokens in line) != (line in fixed) for line in asking)
+    assert one(lines, "mle-train-grpo").count("--max-staleness 0") == 2  # on-policy
+    kinds = one(lines, "mle-classify-ideas")
+    assert kinds.split("--per-model ")[1].split(";")[0].split() == [
+        f"out/with-{ideator}.graded.jsonl" for ideator in ("base", "rl", "advisor")
+    ]
+    assert "with-rl" not in one(lines, "> out/table2.txt")  # which has a task that it was trained on
+    assert not [line for line in lines if "20241022" in line or "20250514" in line]  # models that are gone
+
+
 def test_a_recipe_that_differs_otherwise_is_shown(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("runs"))
     makefile = tmp_path / "examples" / "rd-agent" / "Makefile"

@@ -136,6 +136,10 @@ def graded(score: float | None, rule: str = "milestone") -> dict[str, Any]:
         (0.5, False, {"grade": graded(0.6, "improvement"), "reward": 0.0}, False),  # the reward's word counts
         (0.5, False, {"grade": graded(0.4, "improvement"), "reward": 1.0}, True),
         (0.5, False, {"grade": graded(0.4, "improvement"), "reward": None}, False),
+        # nobody carried it out
+        (0.5, False, {"grade": graded(None, "improvement"), "reward": -1.0, "stop_reason": "format"}, None),
+        (0.5, False, {"grade": graded(None, "improvement"), "reward": None, "implementer": {"refused": "long"}}, None),
+        (0.5, False, {"grade": graded(None, "improvement"), "reward": 0.0, "implementer": {"model": "m"}}, False),
     ],
 )
 def test_effect_of_the_idea_of_a_state(before: float | None, lower: bool, more: Any, effective: bool | None) -> None:
