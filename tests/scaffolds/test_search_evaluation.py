@@ -67,6 +67,7 @@ def graph_of(folder: Path, nodes: list[tuple[int, float | None, str | None]], lo
                     "code": code,
                     **told(score),
                     "asked": [],
+                    "trials": [],
                 }
             ]
         )

@@ -29,6 +29,7 @@ def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more
         "score": score,
         "lesson": "",
         "execution": None,
+        "trials": [],
         "seconds": 3.0,
         "elapsed": 3.0 * (number + 1),
         "code": f"print({number})\n",

@@ -66,6 +66,7 @@ def extend(graph: Graph, rows: Sequence[Row]) -> None:
                 "score": None if problem else -score if graph.lower else score,
                 "lesson": "",
                 "execution": None,
+                "trials": [],
                 "seconds": 1.0,
                 "elapsed": float(number + 1),
                 "usage": {"research": USED, "develop": USED},

@@ -131,7 +131,7 @@ def test_a_plan_tells_what_is_used_and_left(graph: Graph) -> None:
     assert "time left: less than two minutes." in told(0.9, 3600.0, 60.0)
     assert "longest run" not in told(0.9)
     for number, seconds in enumerate((700.0, 1380.0, 100.0)):
-        run = {"stdout": {}, "stderr": {}, "duration_s": seconds}
+        run = {"stdout": {}, "stderr": {}, "duration_s": seconds, "status": "ok"}
         graph.add([made(number, execution=run)])
     assert "is used. The longest run so far took about 23 minutes." in told(0.5)
 
@@ -149,6 +149,26 @@ def test_an_improvement_without_gain_for_long_is_planned_like_an_ensemble(graph:
     assert planning.plan(graph, Budget(0.05)).stage == "draft" and planning.plan(graph, Budget(0.9)).stage == "merge"
     graph.add([made(10, score=0.4)])
     assert planning.plan(graph, budget) == before
+
+
+def test_runs_get_more_time_after_some_that_ran_out_of_it(graph: Graph) -> None:
+    stopped = {"stdout": {}, "stderr": {}, "duration_s": 900.0, "status": "timeout"}
+    failed: dict[str, Any] = {"score": None, "problem": "failed", "execution": stopped}
+    in_debug = {**failed, "problem": "debug", "execution": None, "trials": [{"status": "ok"}, {"status": "timeout"}]}
+    too_slow = {**failed, "problem": "slow", "execution": None, "trials": [{"status": "ok"}]}
+    planning, draft, improvement = DynamicPlanning(), Budget(0.05, 3600.0), Budget(0.2, 3600.0)
+
+    def limits() -> tuple[float, float]:
+        return planning.plan(graph, draft).full_seconds, planning.plan(graph, improvement).full_seconds
+
+    graph.add([made(0, **failed)])
+    assert limits() == (900.0, 1800.0)
+    for number, late in enumerate((in_debug, too_slow), 1):
+        graph.add([made(number, **late)])
+        assert limits() == (1800.0, 3600.0)
+    assert DynamicPlanning(late=4).plan(graph, draft).full_seconds == 900.0
+    graph.add([made(3, score=None, problem="debug", execution=None)])  # for another reason
+    assert limits() == (900.0, 1800.0)
 
 
 def test_guidance_goes_from_novelty_to_what_is_costly(graph: Graph) -> None:
@@ -235,6 +255,7 @@ def test_the_constants_can_be_given() -> None:
         "early": 0.25,
         "middle": 0.5,
         "stagnant": 9,
+        "late": 2,
         "debug_share": 1 / 6,
         "least_debug": 10.0,
         "model_until": 0.25,

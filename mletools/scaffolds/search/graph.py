@@ -144,6 +144,7 @@ class Graph:
         self._rounded, self._most_shown = rounded, most_shown
         self.nodes: list[Node] = []
         self.longest_run = 0.0  # seconds of a full run
+        self.out_of_time: set[int] = set()  # nodes whose last run was stopped by its limit, or would have been
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self._offsets: list[int] = []
@@ -261,8 +262,12 @@ class Graph:
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
             self._children.setdefault(parent, []).append(node.number)
-        if details["execution"] is not None:
-            self.longest_run = max(self.longest_run, details["execution"]["duration_s"])
+        execution, runs = details["execution"], [trial.get("status") for trial in details["trials"]]
+        if execution is not None:
+            self.longest_run = max(self.longest_run, execution["duration_s"])
+            runs.append(execution["status"])
+        if details["problem"] == "slow" or runs[-1:] == ["timeout"]:
+            self.out_of_time.add(node.number)
         for phase, used in details["usage"].items():
             self.spent[phase] = added(self.spent.get(phase), used)
         add_by_role(self.spent_by_role, details["asked"])

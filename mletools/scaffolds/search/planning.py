@@ -58,7 +58,9 @@ class DynamicPlanning:
     draft_until, ensemble_from, merge_from: see `stage_of`; ensemble_from=0.7 is the release's. early, middle: shares of
     the user's limit of a run in drafts and improvements; later stages get all of it. The paper gives no numbers.
     stagnant: after so many nodes without a new best score, an improvement is planned like an ensemble, with guidance to
-    try something else. The paper's plan looks at the graph and at the time left, and gives no rule. debug_share: share
+    try something else. late: after so many nodes in a row that ran out of time, drafts have the limit of improvements,
+    and improvements all of it (the release raises limits after failures). The paper's plan looks at the graph and at
+    the time left, and gives no rule. debug_share: share
     of a run's limit for debug runs (R&D-Agent: 600 s of 3600 s). least_debug: their minimum in seconds, since imports
     take time. model_until: share of the budget during which the model's architecture comes first (R&D-Agent: while more
     than 75 % of the time remains). role: analyse the task first, and give all prompts an expert's role.
@@ -70,6 +72,7 @@ class DynamicPlanning:
     early: float = 0.25
     middle: float = 0.5
     stagnant: int = 9
+    late: int = 2
     debug_share: float = 1 / 6
     least_debug: float = 10.0
     model_until: float = 0.25
@@ -97,7 +100,10 @@ class DynamicPlanning:
             parts.append(MODEL_FIRST)
         if is_stagnant:
             parts.append(STAGNANT.format(nodes=_nodes_since_best(graph)))
-        seconds = budget.run_seconds * {"draft": self.early, "improvement": self.middle}.get(stage, 1.0)
+        newest = graph.nodes[-max(1, self.late) :]
+        is_late = len(newest) == max(1, self.late) and graph.out_of_time.issuperset(node.number for node in newest)
+        shares = {"draft": self.middle if is_late else self.early, "improvement": 1.0 if is_late else self.middle}
+        seconds = budget.run_seconds * shares.get(stage, 1.0)
         debug_seconds = max(seconds * self.debug_share, min(self.least_debug, seconds))
         return Plan(budget.share, stage, "\n\n".join(parts), seconds, debug_seconds)
 
