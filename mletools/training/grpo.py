@@ -48,7 +48,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -58,6 +58,7 @@ class GrpoRun(TrainingRun):
     ) -> None:
         self.algorithm = options.algorithm
         self.publisher, self.trained = publisher, 0
+        self.written_off = 0  # rollouts that were begun for the steps so far, and were too late
         super().__init__(model, out, options, resume)
         self.options: GrpoOptions = options
         self.rewards: list[float] = []
@@ -108,7 +109,8 @@ class GrpoRun(TrainingRun):
         pool = GroupBuffer(self.recipe, self.passes, self.dropped, stream=True, version=lambda: self.policy_version)
         self.spool = Spool(self.out, self.step, self.resumed_from)
         if self.publisher is not None:
-            self.publisher.held = self.spool.kept()
+            # with oversampling what an earlier session has read is of a policy that is gone
+            self.publisher.held = self.spool.kept() if self.options.oversample is None else 0
         samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
         self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
         temperature = 1.0 if self.options.temperature is None else self.options.temperature
@@ -123,9 +125,15 @@ class GrpoRun(TrainingRun):
 
     @property
     def refused(self) -> int:
-        """Rollouts of a stream that came and will never be trained on."""
+        """Rollouts of a stream that were begun and will never be trained on.
+
+        With oversampling those that were too late for a step are written off with it, and do not count again when they come.
+        """
         arrivals = self._arrivals
-        return 0 if arrivals is None else arrivals.total - len(arrivals.pool.waiting) - self.trained
+        if arrivals is None:
+            return 0
+        came = arrivals.total - len(arrivals.pool.waiting) - self.trained
+        return came if self.options.oversample is None else came - self.dropped["stale"] + self.written_off
 
     def _starving(self, yes: bool) -> None:
         if self.publisher is not None:
@@ -236,6 +244,8 @@ class GrpoRun(TrainingRun):
         seconds = [sample.duration_s for sample in step.samples]
         arrivals = self._arrivals.statistics() if self._arrivals is not None else {}
         self.trained += len(step.samples)
+        if self.options.oversample is not None and self.options.batch is not None:
+            self.written_off += round(self.options.oversample * self.options.batch) - len(step.samples)
         if self.options.mismatch == "off" and max(known, default=0) > 0 and not self._told_stale:
             self._told_stale = True
             self.say(
@@ -297,6 +307,7 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         mask=options.mask,
         duration_weight=options.duration_weight,
         duration_clip=options.duration_clip,
-        max_staleness=options.max_staleness,
+        max_staleness=options.max_staleness if options.oversample is None else 0,
+        oversample=options.oversample,
         context=context,
     )
