@@ -2,11 +2,12 @@
 
     python benchmarks/duration_late.py [--steps 60] [--weights off mean auto]
 
-A policy that does not change writes slow programs (1200 s) and quick ones (10 s). They go through a simulated pipe: a
+A policy that does not change writes slow programs (1200 s, or 60 s) and quick ones (10 s). They go through a simulated pipe: a
 sampler that begins so many rollouts per step, 64 programs at once, mle-filter's groups, mle-train-grpo's buffer and
-weights, the two real ones, and a trainer that publishes a version after each step. Three ways:
+weights, the two real ones, and a trainer that publishes a version after each step. Four ways:
 
 - groups: mle-filter decides on groups of 16, and the trainer leaves out what is more than one update old.
+- bound: the same without mle-filter.
 - late: rollouts go alone, and a late one joins the step that is made when it comes.
 - dropped: two batches are begun for each step, and what has not come when the step is full is dropped (algorithm 1).
 
@@ -26,8 +27,9 @@ from typing import Any
 from tabulate import tabulate
 
 BATCH, AT_ONCE, GROUP = 128, 64, 16
-QUICK, SLOW, UPDATE = 10.0, 1200.0, 30.0  # seconds
-WAYS = ("groups", "late", "dropped")
+QUICK, UPDATE = 10.0, 30.0  # seconds
+MIXTURES = ((0.2, 1200.0), (0.05, 1200.0), (0.2, 60.0))  # share and seconds of slow programs
+WAYS = ("groups", "bound", "late", "dropped")
 WEIGHTS = ("off", "mean", "auto")
 
 
@@ -95,7 +97,7 @@ class Found:
 def recipe(way: str, weight: str, batch: int) -> Any:
     from mletools.training.steps import StepRecipe
 
-    if way == "groups":  # the mean of the group's others
+    if way in ("groups", "bound"):  # the mean of the group's others
         return StepRecipe(
             batch=batch, baseline="leave-one-out", scale_rewards="none", duration_weight=weight, max_staleness=1
         )
@@ -108,14 +110,15 @@ def recipe(way: str, weight: str, batch: int) -> Any:
 
 
 class Pipe:
-    """One simulated run. slow: the share of slow programs that the policy writes."""
+    """One simulated run. slow: the share of slow programs that the policy writes, and their seconds."""
 
-    def __init__(self, way: str, weight: str, slow: float, batch: int = BATCH, seed: int = 0) -> None:
+    def __init__(self, way: str, weight: str, slow: tuple[float, float], batch: int = BATCH, seed: int = 0) -> None:
         from mletools.filters import FilterOptions, Selection
         from mletools.training.group_buffer import GroupBuffer
 
-        self.way, self.slow, self.batch, self.rng = way, slow, batch, random.Random(seed)
-        self.size = GROUP if way == "groups" else 1
+        self.way, self.batch, self.rng = way, batch, random.Random(seed)
+        self.slow, self.seconds = slow
+        self.size = GROUP if way in ("groups", "bound") else 1
         self.selection = Selection(FilterOptions(keep_invalid=True, keep_duplicates=True)) if way == "groups" else None
         self.found, self.version, self.now = Found(), 0, 0.0
         self.buffer = GroupBuffer(
@@ -170,7 +173,7 @@ class Pipe:
                 reward = self.rng.gauss(0.7 if is_slow else 0.6, 0.1)
                 name = f"{self.begun}"
                 group = f"{self.begun // self.size}"
-                self.queue.append(Rollout(name, group, place, SLOW if is_slow else QUICK, reward, self.version))
+                self.queue.append(Rollout(name, group, place, self.seconds if is_slow else QUICK, reward, self.version))
                 self.begun += 1
         while self.queue and len(self.running) < AT_ONCE:
             rollout = self.queue.pop(0)
@@ -191,7 +194,7 @@ class Pipe:
         found.largest = max([found.largest, *weights])
         found.oldest = max([found.oldest, *(self.version - sample.policy_version for sample in step.samples)])
         for sample, weight in zip(step.samples, weights, strict=True):
-            is_slow = sample.duration_s >= SLOW
+            is_slow = sample.duration_s > QUICK
             found.rollouts += 1
             found.slow += is_slow
             found.weights += weight
@@ -204,7 +207,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=WEIGHTS)
     given = parser.parse_args()
-    for slow in (0.2, 0.05):
+    for slow in MIXTURES:
         rows = []
         for way in given.ways:
             for weight in given.weights:
@@ -214,7 +217,7 @@ def main() -> None:
                      f"{found.left_out['stale'] / found.steps:.0f}", f"{found.lost / found.steps:.0f}",
                      str(found.oldest), f"{found.seconds / found.steps:.0f}"]
                 )  # fmt: skip
-        print(f"\n{slow:.0%} of what the policy writes takes {SLOW:g} s, the rest {QUICK:g} s\n")
+        print(f"\n{slow[0]:.0%} of what the policy writes takes {slow[1]:g} s, the rest {QUICK:g} s\n")
         heads = ["way", "weight", "slow in steps", "of the weight", "largest weight", "stale a step", "lost a step"]
         print(tabulate(rows, [*heads, "oldest, updates", "s a step"], tablefmt="github", disable_numparse=True))
 

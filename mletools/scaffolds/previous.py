@@ -115,6 +115,8 @@ class GrowingPool(PreviousPool):
             record = loads(line)
         except ValueError as error:
             raise RecordError(f"{place}: {error}") from None
+        if not isinstance(record, dict):
+            raise RecordError(f"{place}: not a JSON object")
         previous = _checked(record, place)
         if previous is not None:
             newest = self._solutions.setdefault(previous.task, [])
@@ -140,7 +142,7 @@ def output(execution: Execution, chars: int = OUTPUT_CHARS) -> str:
     return "\n".join(part for part in (printed, errors) if part)
 
 
-def _checked(record: object, place: str) -> Previous | None:
+def _checked(record: Mapping[str, object], place: str) -> Previous | None:
     """The solution of a record; see _previous. RecordError: it is no rollout."""
     try:
         schema.check(record, "rollout")

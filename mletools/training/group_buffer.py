@@ -240,11 +240,11 @@ class GroupBuffer:
         """By rollout; empty where durations have no say. lost: of each group; late: of no group in particular."""
         mode, highest = self.recipe.duration_weight, self.recipe.duration_clip
         weights: list[float] = []
-        seconds = [sample.duration_s for members in groups.values() for sample in members]
         if mode == "mean":
-            weights = duration_weights(seconds)
+            weights = duration_weights([sample.duration_s for members in groups.values() for sample in members])
         elif mode == "auto" and late:
-            weights = arrival_weights(seconds, late + sum(lost.values()))
+            held = [seconds for members in groups.values() for seconds in _held_for(members)]
+            weights = arrival_weights(held, late + sum(lost.values()))
         elif mode == "auto" and any(lost.values()):
             for name, members in groups.items():
                 weights += arrival_weights([sample.duration_s for sample in members], lost[name])
@@ -271,6 +271,12 @@ class GroupBuffer:
             name = next((n for n, g in self._groups.items() if not g.waiting and n not in self._ready), None)
             if name is not None:
                 del self._groups[name]
+
+
+def _held_for(members: Sequence[Sample]) -> list[float]:
+    """Seconds that rollouts of a group took to come: each its own, or where a filter has held the group, its slowest's."""
+    slowest = max(sample.duration_s for sample in members)
+    return [sample.duration_s if sample.arrived is None else slowest for sample in members]
 
 
 def held_steps(

@@ -19,8 +19,8 @@ from scaffold_task import TASK
 
 from mletools.base.errors import RecordError, ToolError
 from mletools.scaffolds.likeness import LARGEST, similarity
-from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 from mletools.scaffolds.messages import fenced
+from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
 from mletools.scaffolds.previous import GrowingPool, Previous, PreviousPool, output
 from mletools.solutions import choices, program
 

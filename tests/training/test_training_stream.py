@@ -136,6 +136,20 @@ def test_what_has_become_stale_is_lost() -> None:
     assert (pool.take().lost, dropped["stale"]) == (0, 2)  # they count once
 
 
+def test_a_group_that_a_filter_held_came_as_late_as_its_slowest() -> None:
+    """So its quick members stand for as many as the slow one does: the group was late as a whole."""
+    version = [1]
+    recipe = StepRecipe(batch=4, scale_rewards="none", duration_weight="auto", max_staleness=0)
+    pool = GroupBuffer(recipe, {}, Counter(), stream=True, version=lambda: version[0])
+    for name in ("a0", "a1"):
+        assert feed(pool, sample(name, 0.0, 2, version=0, arrived=2)) is None
+    for name, reward, seconds in (("b0", 0.0, 1.0), ("b1", 1.0, 9.0), ("c0", 0.0, 1.0), ("c1", 1.0, 1.0)):
+        pool.add(sample(name, reward, 2, version=1, duration_s=seconds, arrived=2))
+    step = pool.take()
+    assert step.lost == 2 and step.weights == pytest.approx(arrival_weights([9.0, 9.0, 1.0, 1.0], 2))
+    assert step.weights[0] == step.weights[1] > 1
+
+
 def test_oversampling_drops_what_comes_after_a_step_and_counts_it_as_lost() -> None:
     version = [0]
     recipe = StepRecipe(batch=2, baseline="batch", duration_weight="auto", max_staleness=0, oversample=2.5)
