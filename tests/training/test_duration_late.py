@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, run_command
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -53,3 +53,6 @@ def test_options_of_oversampling() -> None:
         GrpoOptions(oversample=2.0, batch=8, max_staleness=1)
     with pytest.raises(ToolError, match="oversample"):
         GrpoOptions(oversample=1.0, batch=8)
+    line = ("mle-train-grpo", "--model", "x", "--run-dir", "run", "--batch", "8", "--oversample", "2")
+    done = run_command(*line, check=False)
+    assert done.returncode == 2 and b"--oversample needs --stream and --publish" in done.stderr
