@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from .advantages import mean
 
 MODES = ("off", "mean", "auto")
+PARTS = (
+    "rollout",
+    "execution",
+)  # what the weight of a rollout goes by: asking and running, or running its programs alone
 
 
 def duration_weights(seconds: Sequence[float]) -> list[float]:

@@ -241,17 +241,25 @@ class GroupBuffer:
         mode, highest = self.recipe.duration_weight, self.recipe.duration_clip
         weights: list[float] = []
         if mode == "mean":
-            weights = duration_weights([sample.duration_s for members in groups.values() for sample in members])
+            weights = duration_weights([self._seconds(sample) for members in groups.values() for sample in members])
         elif mode == "auto" and late:
-            held = [seconds for members in groups.values() for seconds in _held_for(members)]
+            held = [seconds for members in groups.values() for seconds in self._held_for(members)]
             weights = arrival_weights(held, late + sum(lost.values()))
         elif mode == "auto" and any(lost.values()):
             for name, members in groups.items():
-                weights += arrival_weights([sample.duration_s for sample in members], lost[name])
+                weights += arrival_weights([self._seconds(sample) for sample in members], lost[name])
         ids = [sample.id for members in groups.values() for sample in members] if weights else []
         return {
             name: value if highest is None else min(value, highest) for name, value in zip(ids, weights, strict=True)
         }
+
+    def _seconds(self, sample: Sample) -> float:
+        return sample.duration_s if self.recipe.duration_of == "rollout" else sample.execution_s
+
+    def _held_for(self, members: Sequence[Sample]) -> list[float]:
+        """Seconds that rollouts of a group took to come: each its own, or where a filter has held the group, its slowest's."""
+        slowest = max(map(self._seconds, members))
+        return [self._seconds(sample) if sample.arrived is None else slowest for sample in members]
 
     def _rows(self, sample: Sample, advantage: float) -> list[Row]:
         return [Row(tokens, advantage, sample) for tokens in sample.sequences if tokens.loss_tokens]
@@ -271,12 +279,6 @@ class GroupBuffer:
             name = next((n for n, g in self._groups.items() if not g.waiting and n not in self._ready), None)
             if name is not None:
                 del self._groups[name]
-
-
-def _held_for(members: Sequence[Sample]) -> list[float]:
-    """Seconds that rollouts of a group took to come: each its own, or where a filter has held the group, its slowest's."""
-    slowest = max(sample.duration_s for sample in members)
-    return [sample.duration_s if sample.arrived is None else slowest for sample in members]
 
 
 def held_steps(

@@ -48,7 +48,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_of", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -306,6 +306,7 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         scale_rewards=options.scale_rewards,
         mask=options.mask,
         duration_weight=options.duration_weight,
+        duration_of=options.duration_of,
         duration_clip=options.duration_clip,
         max_staleness=options.max_staleness if options.oversample is None else 0,
         oversample=options.oversample,

@@ -6,7 +6,7 @@ from ..base.errors import ToolError
 from ..base.options import check_values, option
 from .advantages import BASELINES, SCALES
 from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
-from .durations import MODES
+from .durations import MODES, PARTS
 from .mismatch import BOUNDS
 from .mismatch import MODES as MISMATCH_MODES
 from .samples import TROUBLES
@@ -191,6 +191,12 @@ class GrpoOptions(TrainingOptions):
         "Weight rollouts by duration / mean (mean), or by how many that were lost each stands for (auto).",
         default="off",
         choices=MODES,
+        heading=ROLLOUTS,
+    )
+    duration_of: str = option(
+        "What --duration-weight goes by: asking and running together, or running the programs alone (eq. 3).",
+        default="rollout",
+        choices=PARTS,
         heading=ROLLOUTS,
     )
     duration_clip: float | None = option("The largest such weight.", heading=ROLLOUTS)

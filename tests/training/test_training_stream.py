@@ -212,6 +212,9 @@ def test_arrived_rollouts_are_weighed_for_all_that_were_begun(seconds: list[floa
 def test_a_weight_is_clipped() -> None:
     members = [sample(f"a{n}", float(n), duration_s=seconds) for n, seconds in enumerate((1.0, 2.0, 6.0))]
     choice = StepRecipe(duration_weight="mean", duration_clip=1.5)
+    asked = [replace(each, duration_s=100.0 + each.duration_s, execution_s=each.duration_s) for each in members]
+    (alone,) = held_steps(asked, replace(choice, duration_of="execution"), {}, 1, Counter())
+    assert alone.weights == pytest.approx([1 / 3, 2 / 3, 1.5])
     assert next(iter(held_steps(members, choice, {}, 1, Counter()))).weights == [1 / 3, 2 / 3, 1.5]
 
 
