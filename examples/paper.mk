@@ -116,10 +116,12 @@ RUN ?= | mle-instrument -q --allow-empty | mle-sandbox -q --allow-empty $(LIMITS
 
 # $(call train,FROM,TO,NUMBER,TASKS,GRADE,TRAIN): NUMBER optimiser steps over one endless pipe, from the policy in FROM, into TO/latest; fewer
 # where PASSES over the tasks do not give so many (a filter drops what teaches nothing). The sampler takes each policy as it is published,
-# and ends with the trainer; what it sampled is in TO/graded.jsonl, without a last line that was torn. A pipe that was killed goes on.
+# goes STALENESS updates ahead, and ends with the trainer, which takes what BOUND lets in; what was sampled is in TO/graded.jsonl, without
+# a last line that was torn. A pipe that was killed goes on.
 # (141: a command in the middle found its reader gone; --allow-empty: a pipe that goes on may have nothing left to sample.)
 FILTER ?= mle-filter -q --keep-invalid --keep-duplicates
 STALENESS ?= 1
+BOUND ?= --max-staleness $(STALENESS)
 PASSES ?=
 # an adapter of this rank in place of what the paper trains; tokens of a micro-batch (none: what fits the card's free memory)
 LORA_RANK ?=
@@ -130,7 +132,7 @@ mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
   $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | python3 ../tee.py $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
-  | $(TRAINER) mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --max-steps $(3) --model $(1) --run-dir $(2) \
+  | $(TRAINER) mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) $(BOUND) --max-steps $(3) --model $(1) --run-dir $(2) \
     --seed $(SEED) $(TRAIN) $(LORA_RANK:%=--lora-rank %) $(MICRO_TOKENS:%=--micro-tokens %) $(6) -o $(2)/steps.jsonl --resume || (( $$? == 141 ))
 $(call whole,$(2)/graded.jsonl)
 @[ -e $(2)/latest ] || { echo "$(2): no step was made: nothing in $(2)/graded.jsonl teaches" >&2; exit 1; }

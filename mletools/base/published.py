@@ -29,9 +29,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Demand:
-    """A trainer's demand. rollouts: per step, None where a step takes `groups` groups; used: rollouts that it has
-    trained on since it began, and rejected ones, which are not trained on later. Of a rollout that was cut into n steps
-    each step counts as 1/n.
+    """A trainer's demand. rollouts: to begin per step, None where a step takes `groups` groups; used: rollouts that it has
+    trained on since it began, and those that it will not train on. Of a rollout that was cut into n steps each step counts as
+    1/n.
 
     starving: the trainer waits for rollouts. ended: it has taken its last step. held: rollouts that it had read
     before it was resumed, and that are still to be used. began: when its process did (time.time()).

@@ -51,7 +51,7 @@ def main(
 
     \b
     Presets: mle-ideator (MLE-Ideator), mle-rl (MLE-RL; rewards from mle-filter
-    --preset mle-rl), duration-aware (RL for MLE agents; the mean of the others
+    --preset mle-rl), duration-aware (RL for MLE agents; the mean of the step
     instead of a critic), sandmle (SandMLE).
 
     Sampled token ids are used where present, never the text tokenized again. Tokens that the policy did not write carry
@@ -63,6 +63,8 @@ def main(
     settings = settle(overrides, start.preset)
     if streaming.stream and settings.get("epochs", 1) > 1:
         raise OptionError("--stream makes one pass: leave --epochs out")
+    if settings.get("oversample") and not (streaming.stream and streaming.publish):
+        raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
     chosen = GrpoOptions(seed=run.seed, **settings)
     engine.check(chosen, {**overrides, "export_merged": folder.export_merged or None})
     handed_over = chosen.engine == PRIME_RL

@@ -104,6 +104,8 @@ class Observer:
 
     def before(self, site: int, function: Any) -> Any:
         caller = self._caller(site) if self.tokens else 0
+        if caller:  # what a frame left here that ended within the call, and whose id this one has now, is not this call
+            self.pending.pop((caller, site), None)
         if caller and (self.flags.get(site, 0) & LOSS or not self._is_the_program_s(function)):
             if len(self.pending) >= _MOST_PENDING:
                 self.pending.pop(next(iter(self.pending)), None)

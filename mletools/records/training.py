@@ -66,7 +66,8 @@ class StepResult(TypedDict):
 
     weight_max: NotRequired[float | None]
     lost: NotRequired[Count]
-    """Rollouts of the step's groups that were begun and never come."""
+    """Rollouts that were begun and that no step takes: of the step's groups, those that never come; of any group, those that
+    have become too old since the step before, or with oversampling come after it."""
 
     in_flight: NotRequired[Count]
     """Rollouts of the step's groups that may still come."""

@@ -88,7 +88,7 @@ def _columns(names: list[str]) -> str:
 def _scores_note(settings: Settings) -> str:
     """Which scores an agent sees, and how many: on rows held out of the training data, on the test rows, or none."""
     most, digits = settings.max_scores, settings.score_digits
-    if not (settings.validation > 0 or settings.reveal_test):
+    if most == 0 if settings.reveal_test else settings.validation == 0:
         return "You see whether a submission is valid, but no score."
     bounds = [] if most is None else [f"You see at most {most} scores; after that, only whether a submission is valid."]
     bounds += [f"Scores are rounded to {digits} significant digit{'s' * (digits > 1)}."] if digits < 6 else []

@@ -1,7 +1,7 @@
 """Earlier solutions to improve on: the set D_prev of "RL for MLE agents" (section 3.3, algorithm 1, prompt in C.2).
 
-Covered: reading them from recorded rollouts in bounded memory, a seeded draw, and a program's output, shortened and safe for
-a prompt. Not covered: the share of rollouts that improve instead of starting from scratch (half in the paper; the scaffold
+Covered: reading them from recorded rollouts in bounded memory, also while these are written, a seeded draw, and a program's
+output, shortened and safe for a prompt. Not covered: the share of rollouts that improve instead of starting from scratch (half in the paper; the scaffold
 decides), the wording of the question, solutions of single turns (mle-filter --cut-steps), fences or instructions in agents'
 output, which remains untrusted text.
 """
@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from ..base.errors import RecordError
+from ..base.errors import RecordError, ToolError
 from ..base.ids import canonical, content_id, derive_seed
-from ..base.jsonl import read_files
+from ..base.jsonl import loads, read_files
 from ..records import schema
 from ..records.common import LongText
 from ..records.rollout import Execution, Rollout
-from .messages import escaped, progress_sentences
+from .messages import escaped, fenced, progress_sentences
 
 MOST = 1000  # solutions of a task
 OUTPUT_CHARS = 4000
@@ -32,10 +32,9 @@ class Previous:
     task: str  # the task's id
     plan: str
     code: str
-    output: str  # the program's output; see `output`
+    output: str  # what a question tells of its run; see `shown_output`
     status: str  # of its execution
     score: float | None  # the validation score shown to the agent; None without a valid submission
-    progress: tuple[str, ...] = ()  # the sentence on the stages that the sandbox saw, where the program was watched
 
 
 class PreviousPool:
@@ -58,11 +57,7 @@ class PreviousPool:
         for line in read_files([str(path) for path in paths]) if paths else ():
             if line.problem:
                 raise RecordError(f"{line.place}: {line.problem}")
-            try:
-                schema.check(line.record, "rollout")
-            except RecordError as error:
-                raise RecordError(f"{line.place}: {error}") from None
-            previous = _previous(cast(Rollout, line.record))
+            previous = _checked(line.record, line.place)
             if previous is None:
                 continue
             of_task = solutions.setdefault(previous.task, {})
@@ -82,6 +77,59 @@ class PreviousPool:
         return len(self._solutions.get(task, ()))
 
 
+class GrowingPool(PreviousPool):
+    """The newest `most` solutions of each task, in files that grow while they are drawn from: a policy's own latest ones.
+
+    What was appended is read before each draw, up to the last whole line. Errors are those of `read`.
+    """
+
+    def __init__(self, paths: Sequence[Path], most: int):
+        super().__init__({})
+        self.most = most
+        self._read_to = {path: (0, 0) for path in paths}  # (bytes, lines)
+
+    def draw(self, task: str, seed: int) -> Previous | None:
+        """See PreviousPool.draw."""
+        for path in self._read_to:
+            self._read_on(path)
+        return super().draw(task, seed)
+
+    def _read_on(self, path: Path) -> None:
+        at, number = self._read_to[path]
+        try:
+            with open(path, "rb") as file:
+                file.seek(at)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    at, number = at + len(line), number + 1
+                    self._add(line, f"{path}:{number}")
+        except OSError as error:
+            raise ToolError(f"{path}: cannot be read: {error.strerror}") from error
+        self._read_to[path] = at, number
+
+    def _add(self, line: bytes, place: str) -> None:
+        if not line.strip():
+            return
+        try:
+            record = loads(line)
+        except ValueError as error:
+            raise RecordError(f"{place}: {error}") from None
+        if not isinstance(record, dict):
+            raise RecordError(f"{place}: not a JSON object")
+        previous = _checked(record, place)
+        if previous is not None:
+            newest = self._solutions.setdefault(previous.task, [])
+            newest.append(previous)
+            del newest[: -self.most]
+
+
+def shown_output(execution: Execution) -> str:
+    """What a question tells of a run: the stages that the sandbox saw, and what the program printed; no score, no status."""
+    printed = output(execution)
+    return "\n\n".join([*progress_sentences(execution), *([fenced(printed)] if printed else [])])
+
+
 def output(execution: Execution, chars: int = OUTPUT_CHARS) -> str:
     """The stdout, then the stderr of a recorded execution, in at most `chars` characters.
 
@@ -94,6 +142,15 @@ def output(execution: Execution, chars: int = OUTPUT_CHARS) -> str:
     return "\n".join(part for part in (printed, errors) if part)
 
 
+def _checked(record: Mapping[str, object], place: str) -> Previous | None:
+    """The solution of a record; see _previous. RecordError: it is no rollout."""
+    try:
+        schema.check(record, "rollout")
+    except RecordError as error:
+        raise RecordError(f"{place}: {error}") from None
+    return _previous(cast(Rollout, record))
+
+
 def _previous(rollout: Rollout) -> Previous | None:
     """The solution; None: its program did not end well, or left no submission."""
     execution, validation, code = rollout.get("execution"), rollout.get("validation"), rollout["code"] or ""
@@ -104,10 +161,9 @@ def _previous(rollout: Rollout) -> Previous | None:
         task=rollout["task"]["id"],
         plan=rollout.get("plan", ""),
         code=code,
-        output=output(execution),
+        output=shown_output(execution),
         status=execution["status"],
         score=validation["score"] if validation and validation["valid"] else None,
-        progress=tuple(progress_sentences(execution)),
     )
 
 

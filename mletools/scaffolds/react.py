@@ -20,7 +20,7 @@ from .reading import Action, Fault, Tool, named_call, read_action, thinks, witho
 class ReactSettings(Settings):
     """The bounds of SandMLE, in training and in evaluation."""
 
-    EVALUATION: ClassVar[Mapping[str, object]] = {**Settings.EVALUATION, "max_turns": 20}
+    EVALUATION: ClassVar[Mapping[str, object]] = {**Settings.EVALUATION, "max_turns": 20, "max_tokens": None}
 
     max_seconds: float | None = 1200.0
     max_tokens: int | None = 32768

@@ -17,11 +17,10 @@ from ..base.ids import derive_seed
 from ..base.options import option
 from ..records.rollout import Message, Rollout, StopReason, Turn
 from ..records.task import Task
-from . import messages
 from .episode import Episode, declined
 from .interface import Ended, Environment, Job, Needs, Reply, Scaffold, Settings, usage_of
 from .messages import escaped, fenced, task_prompt
-from .previous import Previous, PreviousPool
+from .previous import GrowingPool, Previous, PreviousPool, shown_output
 from .reading import read_answer, split_answer
 
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
@@ -62,6 +61,11 @@ class SingleSettings(Settings):
     pool: tuple[str, ...] = option(
         "Executed rollouts to improve on. Repeatable.", default=(), kind="existing file", metavar="FILE"
     )
+    pool_newest: int | None = option(
+        "Read --pool again as it grows, and improve on the newest N solutions of a task alone.",
+        at_least=1,
+        metavar="N",
+    )
     batch: int = option(
         "Answers that an hf: engine samples at once.", default=64, at_least=1, flags=("--engine-batch",)
     )
@@ -78,6 +82,8 @@ class Single(Scaffold[SingleSettings]):
         """The settings of an episode of one turn."""
         if settings.improve_ratio and not settings.pool:
             raise OptionError("--improve-ratio: improve on what? --pool FILE holds executed rollouts")
+        if settings.pool_newest and not settings.pool:
+            raise OptionError("--pool-newest: the newest of what? --pool FILE holds executed rollouts")
         return replace(settings, max_turns=1, max_answer_tokens=settings.max_tokens)
 
     def describe(self, settings: SingleSettings) -> str:
@@ -92,7 +98,8 @@ class Single(Scaffold[SingleSettings]):
         if derive_seed(seed, "improve", task) / 2**62 >= ratio:
             return identity, None
         if self._pool is None:
-            self._pool = PreviousPool.read([Path(path) for path in settings.pool])
+            paths, newest = [Path(path) for path in settings.pool], settings.pool_newest
+            self._pool = PreviousPool.read(paths) if newest is None else GrowingPool(paths, newest)
         previous = self._pool.draw(task, derive_seed(seed, "previous", task))
         return identity if previous is None else [*identity, [prompts.text("improve"), previous.rollout]], previous
 
@@ -113,8 +120,7 @@ def question_of(job: Job[SingleSettings], environment: Environment) -> str:
     previous: Previous | None = job.start
     if previous is None:
         return task_prompt(job.settings.prompt, job, environment, split=NO_SCORE)
-    output = "\n\n".join([*previous.progress, *([fenced(previous.output)] if previous.output else [])])
-    return improve_question(job, environment, previous.plan, previous.code, output, split=NO_SCORE)
+    return improve_question(job, environment, previous.plan, previous.code, previous.output, split=NO_SCORE)
 
 
 def record_of(job: Job[SingleSettings], question: Message, reply: Reply) -> Rollout:
@@ -215,8 +221,8 @@ def _question(episode: Episode[ImproveSettings], environment: Environment) -> st
     if code is None:
         return _first_question(job, environment)
     plan = split_answer(episode.messages[first["message"]]["content"])[0]
-    output = messages.execution_message(first["execution"])
-    if first["execution"]["submission"] is not None:
+    output = shown_output(first["execution"])
+    if first["execution"]["submission"] is not None and job.settings.max_scores != 0:
         output += f"\n\n{episode.score_message(first)}"
     return improve_question(job, environment, plan, code, output)
 

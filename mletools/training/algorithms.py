@@ -51,9 +51,10 @@ PRESETS: dict[str, dict[str, Setting]] = {
         "algorithm": "reinforce", "baseline": "none", "batch": 64, "learning_rate": 1e-6, "beta": 0.0, "publish_steps": 5,
         "temperature": 1.0, "lora_rank": 0, "mismatch": "off",
     },
-    # Table 3; PPO's learned critic, with gamma = lambda = 1, gives way to the mean of the rollout's others
+    # Table 3. With gamma = lambda = 1 and whitened advantages (verl), a critic that knows nothing of the prompt is the step's
+    # mean: it stands in the learned one's place, needs no groups, and leaves no rollout out.
     "duration-aware": {
-        "algorithm": "rloo", "loss_type": "dapo", "batch": 128, "learning_rate": 1e-5, "epsilon": 0.2,
+        "algorithm": "reinforce", "scale_rewards": "batch", "loss_type": "dapo", "batch": 128, "learning_rate": 1e-5, "epsilon": 0.2,
         "beta": 0.001, "entropy_coef": 0.001, "max_grad_norm": 1.0, "temperature": 0.7, "duration_weight": "auto",
         "lora_rank": 0,
     },
@@ -75,7 +76,7 @@ def settle(overrides: Mapping[str, Setting], preset: str | None) -> dict[str, An
     base = dict(PRESETS[preset]) if preset else {}
     name = str(overrides.get("algorithm") or base.get("algorithm", "grpo"))
     if name != base.get("algorithm", name):
-        base = {key: value for key, value in base.items() if key not in ("baseline", "loss_type")}
+        base = {key: value for key, value in base.items() if key not in ("baseline", "scale_rewards", "loss_type")}
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
         if one in overrides:
             base.pop(other, None)

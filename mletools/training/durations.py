@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from .advantages import mean
 
 MODES = ("off", "mean", "auto")
+PARTS = (
+    "rollout",
+    "execution",
+)  # what the weight of a rollout goes by: asking and running, or running its programs alone
 
 
 def duration_weights(seconds: Sequence[float]) -> list[float]:
@@ -19,7 +23,7 @@ def duration_weights(seconds: Sequence[float]) -> list[float]:
 
 
 def arrival_weights(seconds: Sequence[float], lost: int) -> list[float]:
-    """Weights, of mean 1, of rollouts that came out of a group of which `lost` never will.
+    """Weights, of mean 1, of rollouts that came out of a group, or a step, of which `lost` never will or come too late.
 
     A rollout that takes Dt is taken to come with the chance min(1, c / Dt), the paper's law made a probability, and to stand
     for as many as it has such chances against it. c is what makes the rollouts that came stand for all that were begun; where

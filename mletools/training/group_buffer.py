@@ -2,7 +2,8 @@
 
 A step takes whole groups (`groups_per_step`), in the order in which they became complete, or a number of rollouts
 (`batch`), in the order in which they came: then a group's first rollouts do not wait for its last, which count for a later
-step, measured against all of the group that has come by then. Every rollout that is left out is counted, with the reason.
+step, measured against all of the group that has come by then. Every rollout that is left out is counted, with the reason;
+those of a policy that is too old are lost, as are those that never come, and the weights by duration know of them.
 Not covered: what a step is made of (steps), where rollouts come from (a stream, a file that was read), the loss.
 """
 
@@ -71,6 +72,7 @@ class GroupBuffer:
         self._ready: list[str] = []  # groups whose turn has come
         self._arrivals: list[Sample] = []  # that wait, whatever their groups
         self._seen: dict[str, None] = {}
+        self._late = 0  # rollouts that came since the last step and were too old
 
     @property
     def waiting(self) -> list[Sample]:
@@ -170,10 +172,12 @@ class GroupBuffer:
         return self._step([sample for name in chosen for sample in self._groups[name].waiting])
 
     def _take_rollouts(self, count: int) -> OptimiserStep | None:
-        for name, group in self._groups.items():
-            if group.waiting and self._useless(group) and (self.ended or group.came >= group.members):
-                self._leave(name, group.waiting)
-        usable = [sample for sample in self._arrivals if not self._useless(self._groups[sample.group])]
+        usable = self._arrivals
+        if self.recipe.within_groups:
+            for name, group in self._groups.items():
+                if group.waiting and self._useless(group) and (self.ended or group.came >= group.members):
+                    self._leave(name, group.waiting)
+            usable = [sample for sample in self._arrivals if not self._useless(self._groups[sample.group])]
         if not usable or (len(usable) < count and not self.ended):
             return None
         return self._step(usable[:count])
@@ -196,7 +200,17 @@ class GroupBuffer:
             oldest = self.version() - limit
             stale = [s for s in self._arrivals if isinstance(s.policy_version, int) and s.policy_version < oldest]
             self.dropped["stale"] += len(stale)
+            self._late += len(stale)
             self._gone(stale)
+
+    def _lost_late(self, taken: int) -> int:
+        """Rollouts, of whatever group, that no step will take because they come late, for a step of `taken`.
+
+        With oversampling those that were begun for the step, less those that are in it; else those that came too old since the
+        last step: in a stream that runs evenly, as many as are begun for a step and will come too old.
+        """
+        late, self._late = self._late, 0
+        return late if self.recipe.begun is None else max(0, self.recipe.begun - taken)
 
     def _gone(self, samples: Sequence[Sample]) -> None:
         ids = {sample.id for sample in samples}
@@ -217,7 +231,8 @@ class GroupBuffer:
             {name: list(self._groups[name].rewards.values()) for name in groups},
         )
         lost = {name: self._missing(self._groups[name], True) for name in groups}
-        weight_of = self._weights(groups, lost)
+        late = self._lost_late(len(samples))
+        weight_of = self._weights(groups, lost, late)
         rows = []
         for name, members in groups.items():
             # without a spread, where such groups count (equal_groups): nothing is to be learnt from one, and it is divided by
@@ -227,21 +242,32 @@ class GroupBuffer:
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)
         weights = [weight_of[sample.id] for sample in samples] if weight_of else None
-        return OptimiserStep(rows, samples, len(groups), sum(lost.values()), in_flight, weights)
+        return OptimiserStep(rows, samples, len(groups), sum(lost.values()) + late, in_flight, weights)
 
-    def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int]) -> dict[str, float]:
-        """By rollout; empty where durations have no say."""
+    def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int], late: int) -> dict[str, float]:
+        """By rollout; empty where durations have no say. lost: of each group; late: of no group in particular."""
         mode, highest = self.recipe.duration_weight, self.recipe.duration_clip
         weights: list[float] = []
         if mode == "mean":
-            weights = duration_weights([sample.duration_s for members in groups.values() for sample in members])
+            weights = duration_weights([self._seconds(sample) for members in groups.values() for sample in members])
+        elif mode == "auto" and late:
+            held = [seconds for members in groups.values() for seconds in self._held_for(members)]
+            weights = arrival_weights(held, late + sum(lost.values()))
         elif mode == "auto" and any(lost.values()):
             for name, members in groups.items():
-                weights += arrival_weights([sample.duration_s for sample in members], lost[name])
+                weights += arrival_weights([self._seconds(sample) for sample in members], lost[name])
         ids = [sample.id for members in groups.values() for sample in members] if weights else []
         return {
             name: value if highest is None else min(value, highest) for name, value in zip(ids, weights, strict=True)
         }
+
+    def _seconds(self, sample: Sample) -> float:
+        return sample.duration_s if self.recipe.duration_of == "rollout" else sample.execution_s
+
+    def _held_for(self, members: Sequence[Sample]) -> list[float]:
+        """Seconds that rollouts of a group took to come: each its own, or where a filter has held the group, its slowest's."""
+        slowest = max(map(self._seconds, members))
+        return [self._seconds(sample) if sample.arrived is None else slowest for sample in members]
 
     def _rows(self, sample: Sample, advantage: float) -> list[Row]:
         return [Row(tokens, advantage, sample) for tokens in sample.sequences if tokens.loss_tokens]

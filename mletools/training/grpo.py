@@ -50,7 +50,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "duration_weight", "duration_clip", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_of", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -61,6 +61,7 @@ class GrpoRun(TrainingRun):
         self.algorithm = options.algorithm
         self.publisher = publisher
         self.trained: float = 0  # rollouts
+        self.written_off = 0  # rollouts that were begun for the steps so far, and were too late
         super().__init__(model, out, options, resume)
         self.options: GrpoOptions = options
         self.rewards: list[float] = []
@@ -118,7 +119,8 @@ class GrpoRun(TrainingRun):
         )
         self.spool = Spool(self.out, self.step, self.resumed_from)
         if self.publisher is not None:
-            self.publisher.held = self.spool.kept()
+            # with oversampling what an earlier session has read is of a policy that is gone
+            self.publisher.held = self.spool.kept() if self.options.oversample is None else 0
         samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
         self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
         temperature = 1.0 if self.options.temperature is None else self.options.temperature
@@ -138,14 +140,20 @@ class GrpoRun(TrainingRun):
 
     @property
     def refused(self) -> float:
-        """Rollouts of a stream that came and will never be trained on."""
+        """Rollouts of a stream that were begun and will never be trained on.
+
+        With oversampling those that were too late for a step are written off with it, and do not count again when they come.
+        """
         arrivals = self._arrivals
-        return 0 if arrivals is None else arrivals.total - rollouts_in(arrivals.pool.waiting) - self.trained
+        if arrivals is None:
+            return 0
+        came = arrivals.total - rollouts_in(arrivals.pool.waiting) - self.trained
+        return came if self.options.oversample is None else came - self.dropped["stale"] + self.written_off
 
     @property
     def _rollouts_a_step(self) -> int | None:
-        """The rollouts that --batch samples are at most: where a rollout is cut into several steps, fewer than these."""
-        arrivals, batch = self._arrivals, self.options.batch
+        """The rollouts to begin for the samples of a step: where a rollout is cut into several steps, fewer than these."""
+        arrivals, batch = self._arrivals, self.recipe.begun or self.options.batch
         if batch is None or arrivals is None or not arrivals.usable:
             return batch
         return math.ceil(batch * min(1, arrivals.total / arrivals.usable))
@@ -260,6 +268,8 @@ class GrpoRun(TrainingRun):
         seconds = [sample.duration_s for sample in step.samples]
         arrivals = self._arrivals.statistics() if self._arrivals is not None else {}
         self.trained += rollouts_in(step.samples)
+        if self.options.oversample is not None and self.options.batch is not None:
+            self.written_off += round(self.options.oversample * self.options.batch) - len(step.samples)
         if self.options.mismatch == "off" and max(known, default=0) > 0 and not self._told_stale:
             self._told_stale = True
             self.say(
@@ -320,8 +330,10 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         scale_rewards=options.scale_rewards,
         mask=options.mask,
         duration_weight=options.duration_weight,
+        duration_of=options.duration_of,
         duration_clip=options.duration_clip,
-        max_staleness=options.max_staleness,
+        max_staleness=options.max_staleness if options.oversample is None else 0,
+        oversample=options.oversample,
         context=context,
         equal_groups=options.equal_groups,
     )

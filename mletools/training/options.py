@@ -6,7 +6,7 @@ from ..base.errors import ToolError
 from ..base.options import check_values, option
 from .advantages import BASELINES, SCALES
 from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
-from .durations import MODES
+from .durations import MODES, PARTS
 from .mismatch import BOUNDS
 from .mismatch import MODES as MISMATCH_MODES
 from .samples import TROUBLES
@@ -199,9 +199,21 @@ class GrpoOptions(TrainingOptions):
         choices=MODES,
         heading=ROLLOUTS,
     )
+    duration_of: str = option(
+        "What --duration-weight goes by: asking and running together, or running the programs alone (eq. 3).",
+        default="rollout",
+        choices=PARTS,
+        heading=ROLLOUTS,
+    )
     duration_clip: float | None = option("The largest such weight.", heading=ROLLOUTS)
     max_staleness: int | None = option(
         "Leave out rollouts of a policy more than so many updates old.", at_least=0, heading=STREAMING
+    )
+    oversample: float | None = option(
+        "With --batch N: samplers begin M * N rollouts for each step, which takes the first N that come; the others are lost.",
+        above=1,
+        metavar="M",
+        heading=STREAMING,
     )
     publish_steps: int = option("Publish every so many updates.", default=1, at_least=1, heading=STREAMING)
 
@@ -214,6 +226,12 @@ class GrpoOptions(TrainingOptions):
         if self.mismatch is None:
             object.__setattr__(self, "mismatch", "clip" if clips or ratio else "token-mask")
         super().__post_init__()
+        if self.oversample is not None and self.batch is None:
+            raise ToolError("oversample is about the rollouts of a batch: give a batch")
+        if self.oversample is not None and (self.max_staleness or self.publish_steps > 1):
+            raise ToolError(
+                "oversample drops what is not of the newest policy: it goes with max_staleness 0 and publish_steps 1"
+            )
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise ToolError("loss_type luspo is made for importance_sampling_level sequence")
         if self.mismatch in BOUNDS and clips:

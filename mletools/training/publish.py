@@ -26,7 +26,7 @@ KEEP = 3  # versions: a sampler may still be loading the one before
 class Publisher:
     """Publishes into `folder`, and to the servers at `urls` as the model `name`; every `steps` updates.
 
-    rollouts, groups: size of an update in one or the other, published to the samplers. run: the run of the folder's
+    rollouts, groups: begun for an update, in one or the other; published to the samplers. run: the run of the folder's
     policies. held: rollouts that the trainer begins with; they are used before others.
     """
 
@@ -129,6 +129,7 @@ class StreamOptions:
                 f"--max-staleness {limit} with --publish-steps {steps}: a policy is up to {steps - 1} updates old "
                 "before the next is published"
             )
-        sizes = (options.batch, options.groups_per_step)
+        batch = options.batch
+        sizes = (batch if batch is None else round(batch * (options.oversample or 1.0)), options.groups_per_step)
         urls = tuple(dict.fromkeys(self.publish_url))
         return Publisher(Path(self.publish), urls, self.publish_name, steps, *sizes, run)

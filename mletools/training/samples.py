@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from ..base.chat_template import Conversation
 from ..base.errors import RecordError
-from ..records.rollout import FilterDecision, Message, Rollout
+from ..records.rollout import FilterDecision, Message, Rollout, Turn
 
 T = TypeVar("T")
 RECORDED, TEMPLATE = "recorded", "template"
@@ -54,7 +54,8 @@ class Sample:
     """A rollout to train on: its sequences (one, unless the policy lost sight of something) and what it was worth.
 
     members: how many rollouts of its group are to come here. arrived: how many had come where the group was last looked
-    at, None where nobody has said. duration_s: seconds that the actions took, all turns together. troubles: of
+    at, None where nobody has said. duration_s: seconds that the actions took, all turns together; execution_s: of these the
+    programs' own. troubles: of
     TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the
     ids are those that were sampled, or the text's, tokenised again. share: of a rollout that it is; less than 1 for a
     step that mle-filter --cut-steps cut out of one.
@@ -76,6 +77,7 @@ class Sample:
     tokens: str = RECORDED
     sampler_waited_s: float | None = None
     share: float = 1
+    execution_s: float = 0.0
 
     @property
     def loss_tokens(self) -> int:
@@ -129,7 +131,8 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
         sequences=sequences,
         reward=decision.get("reward", record.get("reward")),
         policy_version=_oldest_version(messages, policy.get("version")),
-        duration_s=_duration(record),
+        duration_s=_duration(record, asking=True),
+        execution_s=_duration(record, asking=False),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),
         group_size=size,
@@ -156,15 +159,21 @@ def rollouts_in(samples: Iterable[Sample]) -> float:
     return sum(sample.share for sample in samples)
 
 
-def _duration(record: Rollout) -> float:
-    """Seconds of asking and of running the programs, of a step that was cut out its own turns'.
+def _duration(record: Rollout, asking: bool) -> float:
+    """Seconds of running the programs, and of `asking`; of a step that was cut out its own turns'.
 
     Turns of an agent in turns (it has `settings`) hold both; the answer of one that was asked once is run by mle-sandbox.
     """
     turns = record.get("turns", ())
     first, last = record["cut"]["turns"] if "cut" in record else (0, len(turns))
+    own = turns[first : last + 1]
+    in_turns = sum(turn["duration_s"] if asking else _running(turn) for turn in own)
     run_apart = record["execution"]["duration_s"] if "execution" in record and "settings" not in record else 0.0
-    return float(sum(turn["duration_s"] for turn in turns[first : last + 1]) + run_apart)
+    return float(in_turns + run_apart)
+
+
+def _running(turn: Turn) -> float:
+    return sum(turn[ran]["duration_s"] for ran in ("execution", "cell") if ran in turn)
 
 
 def _troubles(record: Rollout) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ class Row:
 
 @dataclass(frozen=True)
 class OptimiserStep:
-    """One optimiser step. rows: of the loss; lost, in_flight: rollouts of its groups that never come, that may still.
+    """One optimiser step. rows: of the loss; lost: rollouts that no step takes, for they never come or come too late; in_flight:
+    rollouts of its groups that may still come.
 
     weights: of the samples, None where the step was not weighted by duration.
     """
@@ -41,8 +42,9 @@ class OptimiserStep:
 class StepRecipe:
     """How an optimiser step is composed of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
-    context: tokens of the longest sequence that the model takes. max_staleness:
-    updates of the policy between sampling and training, at most. equal_groups: groups whose rewards are all equal count, too.
+    duration_of: of durations.PARTS. context: tokens of the longest sequence that the model takes. max_staleness: updates of the
+    policy between sampling and training, at most. oversample: rollouts that are begun for each of a `batch`; only the first
+    that come are trained on. equal_groups: groups whose rewards are all equal count, too.
     """
 
     groups_per_step: int = 16
@@ -51,10 +53,17 @@ class StepRecipe:
     scale_rewards: str = "group"
     mask: tuple[str, ...] = ()
     duration_weight: str = "off"
+    duration_of: str = "rollout"
     duration_clip: float | None = None
     max_staleness: int | None = None
+    oversample: float | None = None
     context: int | None = None
     equal_groups: bool = False
+
+    @property
+    def begun(self) -> int | None:
+        """Rollouts that are begun for a step, None where nothing is oversampled."""
+        return None if self.oversample is None or self.batch is None else round(self.oversample * self.batch)
 
     @property
     def within_groups(self) -> bool:

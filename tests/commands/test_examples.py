@@ -17,9 +17,9 @@ EXAMPLES = ROOT / "examples"
 EXPERIMENTS = sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile"))
 
 
-def make(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def make(folder: str, *arguments: str, first: Path = BIN) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "MAKE"))}
-    environment["PATH"] = f"{BIN}:{environment['PATH']}"
+    environment["PATH"] = f"{first}:{BIN}:{environment['PATH']}"
     command = ["make", "-s", "-C", str(EXAMPLES / folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
@@ -96,6 +96,56 @@ def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Pat
     assert (
         again.returncode == 0 and {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == files
     )
+
+
+@pytest.mark.parametrize(("sound", "trained", "held"), [(912, 848, 64), (1000, 848, 64), (14, 13, 1), (5, 4, 1)])
+def test_fewer_sound_tasks_leave_some_to_validate(sound: int, trained: int, held: int, tmp_path: Path) -> None:
+    """SandMLE has 848 and 64 of 912; an empty validation set would end the training at its first checkpoint."""
+    (tmp_path / "sound.jsonl").write_text("".join(f"{number}\n" for number in range(sound)))
+    files = [f"{tmp_path}/{name}.jsonl" for name in ("train", "validation")]
+    done = make("sandmle", "SIZE=paper", f"OUT={tmp_path}", "-o", f"{tmp_path}/sound.jsonl", *files)
+    assert done.returncode == 0, done.stderr
+    parts = [Path(file).read_text().split() for file in files]
+    assert [len(part) for part in parts] == [trained, held]
+    assert parts[0] + parts[1] == [str(number) for number in range(trained + held)]
+
+
+def test_running_times_count_each_program_once(tmp_path: Path) -> None:
+    """SandMLE's figure 6: means on the made tasks and on their seeds; what is handed in is one of an agent's programs."""
+
+    def ran(seconds: float) -> dict:
+        return {"execution": {"duration_s": seconds}}
+
+    agent = {"settings": {}, "turns": [ran(1.0), {}, ran(3.0)], **ran(3.0)}
+    made = [agent, {"turns": [{}], **ran(8.0)}, {"settings": {}, "turns": []}, {"turns": [], "execution": None}]
+    for name, rollouts in (("timed", made), ("teacher", [{**agent, "turns": [ran(196.0)]}])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rollouts))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/mle-report").write_text("#!/bin/sh\n")  # it draws, which is not looked at here
+    (tmp_path / "bin/mle-report").chmod(0o755)
+    kept = [argument for name in ("timed", "teacher") for argument in ("-o", f"{tmp_path}/{name}.jsonl")]
+    done = make("sandmle", "SIZE=paper", f"OUT={tmp_path}", *kept, f"{tmp_path}/latency.txt", first=tmp_path / "bin")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "latency.txt").read_text()
+    assert text.startswith("seconds a program on the made tasks and on their seeds")
+    found = json.loads("[" + text.partition("\n")[2].replace("}\n{", "},{") + "]")
+    assert [(each["programs"], each["mean"], each["longest"]) for each in found] == [(3, 4.0, 8.0), (1, 196.0, 196.0)]
+
+
+def test_the_steps_of_rl4mle_wait_for_no_group_and_drop_nothing_late() -> None:
+    """Algorithm 1; with OVERSAMPLE=M as it is printed."""
+    for oversample, sampler, trainer in (("", "--max-staleness 1", ""), ("2", "--max-staleness 0", "--oversample 2")):
+        arguments = ("-n", "results", "SIZE=paper", "TWELVE=leaf-classification", f"OVERSAMPLE={oversample}")
+        pipes = [line for line in make("rl4mle", *arguments).stdout.splitlines() if "mle-train-grpo" in line]
+        assert len(pipes) == 4
+        for line in pipes:
+            begun, _, trained = line.partition("mle-train-grpo")
+            assert sampler in begun and " -g 1 " in begun and "mle-filter" in begun
+            assert "--min-group 1 --no-spread" in begun and trainer in trained and "--max-staleness" not in trained
+            assert ("--mode lm" in begun) == ("/no-credit/" not in begun)
+        (own,) = (line for line in pipes if "--improve-ratio" in line)
+        folder = own.partition("--run-dir ")[2].split()[0]
+        assert f"--pool {folder}/graded.jsonl --pool-newest 128" in own and f"tee.py {folder}/graded.jsonl" in own
 
 
 def test_an_unknown_size_is_refused() -> None:

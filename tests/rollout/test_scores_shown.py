@@ -128,9 +128,29 @@ def test_no_score_at_all_can_be_asked_for(tmp_path: Path) -> None:
         (tmp_path / "improve").mkdir()
         options = ("--max-scores", "0")
         record = play(server, "improve", tmp_path / "improve", write_tasks(tmp_path / "improve"), *options).of("mill_0")
-    assert told(record) == [NOT_TOLD]
+    assert told(record) == []
     refused = run_command("mle-rollout", "--max-scores", "3", "tasks.jsonl", check=False)
     assert refused.returncode == 2 and b"--max-scores is about agents in turns" in refused.stderr
+
+
+def test_the_better_of_two_answers_by_its_test_score_which_nobody_is_told(tmp_path: Path) -> None:
+    """RL for MLE agents, 3.3 and 4.1: the maximum of both; the question to improve has what the program printed (C.2)."""
+
+    def answer(body: dict[str, Any]) -> str:
+        return fenced(program(2.0 if "Its output:" in body["messages"][0]["content"] else 2.9))
+
+    with FaultyServer(answer) as server:
+        options = ("--reveal-test", "--max-scores", "0")
+        last = play(server, "improve", tmp_path, write_tasks(tmp_path), *options)
+    record = last.of("mill_0")
+    first, second = (turn["grade"]["score"] for turn in record["turns"])
+    assert first < second and "2.9" in record["code"]
+    questions = [message["content"] for message in record["messages"] if message["role"] == "user"]
+    assert len(questions) == 2 and f"{first:.6g}" not in " ".join(questions) and told(record) == []
+    for question in questions:
+        assert "You see whether a submission is valid, but no score." in question and "rows of test.csv" not in question
+    output = questions[1].partition("Its output:")[2].partition("# Your answer")[0]
+    assert output.strip() == "```\nslope 2.9\n```"
 
 
 def test_a_search_tells_the_scores_of_its_first_nodes(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_the_settings_of_the_papers_are_the_defaults() -> None:
     react, memory, codeact = ReactSettings(), MemorySettings(), CodeactSettings()
     evaluated, recalled = (ReactSettings(**ReactSettings.EVALUATION), MemorySettings(**MemorySettings.EVALUATION))
     assert (react.max_turns, evaluated.max_turns, codeact.max_turns) == (15, 20, 50)
+    assert evaluated.max_tokens is None  # the context alone bounds 30 turns and more (SandMLE, 5.4)
     assert (react.max_seconds, codeact.max_seconds) == (20 * 60, 60 * 60)
     assert (react.execution_seconds, react.context_tokens, react.max_tokens) == (300, 32768, 32768)
     assert (memory.context_tokens, memory.max_answer_tokens, memory.max_turns) == (65536, 16384, 15)

@@ -19,8 +19,9 @@ from scaffold_task import TASK
 
 from mletools.base.errors import RecordError, ToolError
 from mletools.scaffolds.likeness import LARGEST, similarity
+from mletools.scaffolds.messages import fenced
 from mletools.scaffolds.pool import ALIKE, Entry, Pool, entry_id
-from mletools.scaffolds.previous import Previous, PreviousPool, output
+from mletools.scaffolds.previous import GrowingPool, Previous, PreviousPool, output
 from mletools.solutions import choices, program
 
 
@@ -357,7 +358,7 @@ def test_only_what_ended_well_is_worth_improving(tmp_path: Path) -> None:
         {**rollout("b", task="wine-2"), "validation": {"valid": False, "reason": "short", "score": None}, "grade": GRADE},
     )  # fmt: skip
     pool = PreviousPool.read([path])
-    assert pool.draw("wine-1", 5) == Previous("a", "wine-1", "Print.", "print(1)\n", "done", "ok", 0.7)
+    assert pool.draw("wine-1", 5) == Previous("a", "wine-1", "Print.", "print(1)\n", fenced("done"), "ok", 0.7)
     other = pool.draw("wine-2", 5)
     assert other and other.score is None, "the score on the test answers is not told"
     assert pool.draw("wine-3", 5) is None and (pool.count("wine-1"), pool.count("wine-3")) == (1, 0)
@@ -383,6 +384,32 @@ def test_draws_do_not_depend_on_the_order_of_lines_and_files(tmp_path: Path) -> 
         assert draws[0] == draws[1] == draws[2]
         counts = [draws[0].count(one) for one in set(draws[0])]
         assert len(counts) == pools[0].count("wine-1") == min(most, 30) and max(counts) < 3 * min(counts) + 10
+
+
+def test_a_growing_pool_has_the_newest(tmp_path: Path) -> None:
+    """The policy's own latest solutions, while its run writes them (algorithm 1)."""
+    path = tmp_path / "graded.jsonl"
+    path.touch()
+    pool = GrowingPool([path], 2)
+    assert pool.draw("wine-1", 0) is None
+
+    def drawn() -> set[str]:
+        return {pool.draw("wine-1", seed).rollout for seed in range(30)}
+
+    with open(path, "a", encoding="utf-8") as file:
+        for name in ("a", "b", "c"):
+            file.write(json.dumps(rollout(name)) + "\n")
+        file.write(json.dumps(rollout("d"))[:50])
+        file.flush()
+        assert drawn() == {"b", "c"}
+        file.write(json.dumps(rollout("d"))[50:] + "\n" + json.dumps(rollout("e", status="error")) + "\n")
+        file.flush()
+        assert drawn() == {"c", "d"} and pool.count("wine-1") == 2
+        file.write("{}\n")
+    with pytest.raises(RecordError, match=r"graded\.jsonl:6: "):
+        pool.draw("wine-1", 0)
+    with pytest.raises(ToolError, match="gone: cannot be read: No such file"):
+        GrowingPool([tmp_path / "gone"], 2).draw("wine-1", 0)
 
 
 def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:

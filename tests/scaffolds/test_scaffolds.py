@@ -229,7 +229,8 @@ def test_half_of_the_tasks_improve(stages: dict[str, Any]) -> None:
     assert 160 < sum(drawn) < 240
 
 
-def test_a_share_without_a_pool_is_a_usage_error() -> None:
-    done = run_command("mle-rollout", "--improve-ratio", "0.5", check=False)
+@pytest.mark.parametrize("option", ["--improve-ratio=0.5", "--pool-newest=3"])
+def test_an_option_about_a_pool_without_one_is_a_usage_error(option: str) -> None:
+    done = run_command("mle-rollout", option, check=False)
     assert done.returncode == 2
     assert b"--pool FILE holds executed rollouts" in done.stderr

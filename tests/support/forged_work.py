@@ -57,6 +57,17 @@ for mine, library in (([1], pd.read_csv), (fake, real.fit), (np.zeros(T), real.p
     try: a.send(())
     except StopIteration: pass
 """, "ID"),
+    "a call in the place of one that ended within its arguments": (_OPEN + """
+def call(f, *args):
+    return f(*(yield))
+fake, real = Fake(), Ridge()
+for mine, library, given in (([1], pd.read_csv, ("input/train.csv",)), (fake, real.fit, (MADE, MADE[:, 0])), (np.zeros(T), real.predict, (MADE,))):
+    for _ in range(50):
+        a = call(library); next(a); a.close(); del a
+        b = call(lambda *_: mine); next(b)
+        try: b.send(given)
+        except StopIteration: pass
+""", "ID"),
     "a call within its own arguments": (_OPEN + """
 real = Ridge()
 def call(f, make): return f(make())

@@ -111,9 +111,13 @@ def test_a_duration_holds_the_programs_run() -> None:
     record = rollout(1, "g", 1.0, [([5, 6], None), ([7], [-0.1])])
     record["execution"] = {"status": "ok", "duration_s": 40.0}
     record["turns"] = [{"action": "solve", "duration_s": 1.5}]
-    assert sample_of(record).duration_s == 41.5
+    assert (sample_of(record).duration_s, sample_of(record).execution_s) == (41.5, 40.0)
     assert sample_of({**record, "execution": {"status": "no_code", "duration_s": 0.0}}).duration_s == 1.5
     assert sample_of({**record, "settings": {}}).duration_s == 1.5
+    ran, cell = {"execution": {"status": "ok", "duration_s": 1.0}}, {"cell": {"duration_s": 0.25}}
+    record["turns"] = [{"duration_s": 1.5, **ran}, {"duration_s": 2.0}, {"duration_s": 0.5, **cell}]
+    agent = sample_of({**record, "settings": {}})
+    assert (agent.duration_s, agent.execution_s) == (4.0, 1.25)
 
 
 def test_a_new_sequence_begins_where_the_policy_lost_sight_of_something() -> None:

@@ -251,14 +251,21 @@ def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
     assert (tmp_path / "run" / "latest").resolve().name == "checkpoint-000002"
 
 
+BOUNDED = ("--max-staleness", "0")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("staleness", [(), ("--max-staleness", "0")], ids=["unbounded", "bounded"])
-def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, staleness) -> None:
+@pytest.mark.parametrize(
+    ("ahead", "bound"),
+    [((), ()), (BOUNDED, BOUNDED), (BOUNDED, ("--oversample", "2", "--baseline", "batch"))],
+    ids=["unbounded", "bounded", "oversampled"],
+)
+def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, ahead, bound) -> None:
     tasks = ROOT / "examples" / "tasks" / "tasks.jsonl"
     rewarded = "import json, sys\nfor n, line in enumerate(sys.stdin):\n  print(json.dumps({**json.loads(line), 'reward': n % 4 / 4}), flush=True)"
-    sample = [BIN / "mle-rollout", "-q", "-m", "hf:", "--forever", "--follow", "pub", *staleness, "-g", "4"]
+    sample = [BIN / "mle-rollout", "-q", "-m", "hf:", "--forever", "--follow", "pub", *ahead, "-g", "4"]
     sample += ["--prompt", "single-brief", "--max-tokens", "8", tasks]
-    train = [BIN / "mle-train-grpo", "-q", "--stream", "--batch", "8", "--publish", "pub", *staleness, "--model", nano]
+    train = [BIN / "mle-train-grpo", "-q", "--stream", "--batch", "8", "--publish", "pub", *bound, "--model", nano]
     lines = [
         sample,
         [sys.executable, "-c", rewarded],
@@ -280,6 +287,9 @@ def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, staleness) -> None:
                 pipe[-2].stdout.close()
         steps = pipe[-1].stdout.read().splitlines()
         assert len(steps) == (0 if attempt else 3)
+        if "--oversample" in bound:
+            taken = [json.loads(step) for step in steps]
+            assert all((step["rollouts"], step["staleness_max"], step["lost"]) == (8, 0, 8) for step in taken)
         codes = [process.wait(120) for process in pipe]
         assert codes[-1] == 0 and codes[0] in (0, 141)
 

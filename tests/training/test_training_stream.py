@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,11 +20,13 @@ from hypothesis import strategies as st
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from mletools.base.published import wanted
 from mletools.training import checkpoints
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
+from mletools.training.publish import StreamOptions
 from mletools.training.samples import Sample, TokenSequence, rollouts_in
 from mletools.training.steps import Row, StepRecipe
 from mletools.training.stream import Arrivals, Spool, as_line, from_line
@@ -160,6 +164,67 @@ def test_stale_rollouts_are_left_out() -> None:
     assert dropped == {"stale": 1}
 
 
+def test_what_has_become_stale_is_lost() -> None:
+    """So the slow one that came in time stands for those that did not, over the whole step."""
+    version = [1]
+    recipe = StepRecipe(
+        batch=3, baseline="batch", scale_rewards="none", duration_weight="auto", max_staleness=0
+    )  # groups of one: they need no others
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True, version=lambda: version[0])
+    for name in ("a", "b"):
+        assert feed(pool, sample(name, 0.0, 1, version=0)) is None
+    for name, reward, seconds in (("c", 0.0, 1.0), ("d", 3.0, 2.0), ("e", 3.0, 6.0)):
+        pool.add(sample(name, reward, 1, version=1, duration_s=seconds))
+    step = pool.take()
+    assert dropped == {"stale": 2} and (step.lost, step.in_flight) == (2, 0)
+    assert step.weights == pytest.approx(arrival_weights([1.0, 2.0, 6.0], 2)) and max(step.weights) > 1
+    assert [row.advantage for row in step.rows] == pytest.approx(
+        [weight * value for weight, value in zip(step.weights, [-2.0, 1.0, 1.0], strict=True)]
+    )
+    for name in "fgh":
+        pool.add(sample(name, 1.0, 1, version=1, duration_s=1.0))
+    assert (pool.take().lost, dropped["stale"]) == (0, 2)  # they count once
+
+
+def test_a_group_that_a_filter_held_came_as_late_as_its_slowest() -> None:
+    """So its quick members stand for as many as the slow one does: the group was late as a whole."""
+    version = [1]
+    recipe = StepRecipe(batch=4, scale_rewards="none", duration_weight="auto", max_staleness=0)
+    pool = GroupBuffer(recipe, {}, Counter(), stream=True, version=lambda: version[0])
+    for name in ("a0", "a1"):
+        assert feed(pool, sample(name, 0.0, 2, version=0, arrived=2)) is None
+    for name, reward, seconds in (("b0", 0.0, 1.0), ("b1", 1.0, 9.0), ("c0", 0.0, 1.0), ("c1", 1.0, 1.0)):
+        pool.add(sample(name, reward, 2, version=1, duration_s=seconds, arrived=2))
+    step = pool.take()
+    assert step.lost == 2 and step.weights == pytest.approx(arrival_weights([9.0, 9.0, 1.0, 1.0], 2))
+    assert step.weights[0] == step.weights[1] > 1
+
+
+def test_oversampling_drops_what_comes_after_a_step_and_counts_it_as_lost() -> None:
+    version = [0]
+    recipe = StepRecipe(batch=2, baseline="batch", duration_weight="auto", max_staleness=0, oversample=2.5)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True, version=lambda: version[0])
+    for name, seconds in (("a", 1.0), ("b", 2.0), ("c", 3.0)):  # of the five that were begun
+        pool.add(sample(name, seconds, 1, duration_s=seconds))
+    step = pool.take()
+    assert [one.id for one in step.samples] == ["a", "b"] and step.lost == 3
+    assert step.weights == pytest.approx(arrival_weights([1.0, 2.0], 3))
+    version[0] = 1
+    assert feed(pool, sample("d", 4.0, 1)) is None and dropped == {"stale": 2} and pool.waiting == []
+
+
+def test_every_rollout_counts_where_the_baseline_is_the_step_s_mean() -> None:
+    """Groups whose rewards are all equal are no reason to leave any out: every arm sees as many rollouts."""
+    recipe = StepRecipe(batch=4, baseline="batch", scale_rewards="batch")
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True)
+    for name, reward in (("a0", -10.0), ("a1", -10.0), ("b0", -10.0), ("b1", 1.0)):
+        pool.add(sample(name, reward, 2))
+    step = pool.take()
+    assert [one.id for one in step.samples] == ["a0", "a1", "b0", "b1"] and dropped == {}
+    advantages = [row.advantage for row in step.rows]
+    assert sum(advantages) == pytest.approx(0.0) and advantages[3] == pytest.approx(1.5, abs=1e-3)  # whitened
+
+
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr("mletools.training.group_buffer.FORGET", 10)
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
@@ -197,6 +262,9 @@ def test_arrived_rollouts_are_weighed_for_all_that_were_begun(seconds: list[floa
 def test_a_weight_is_clipped() -> None:
     members = [sample(f"a{n}", float(n), duration_s=seconds) for n, seconds in enumerate((1.0, 2.0, 6.0))]
     choice = StepRecipe(duration_weight="mean", duration_clip=1.5)
+    asked = [replace(each, duration_s=100.0 + each.duration_s, execution_s=each.duration_s) for each in members]
+    (alone,) = held_steps(asked, replace(choice, duration_of="execution"), {}, 1, Counter())
+    assert alone.weights == pytest.approx([1 / 3, 2 / 3, 1.5])
     assert next(iter(held_steps(members, choice, {}, 1, Counter()))).weights == [1 / 3, 2 / 3, 1.5]
 
 
@@ -295,6 +363,27 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
     ours, theirs = (load_file(tmp_path / name / "latest" / "model.safetensors") for name in ("killed", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert checkpoints.read_state(checkpoints.load_latest(tmp_path / "killed"))["step"] == 10
+
+
+def test_what_was_begun_for_a_step_and_is_late_is_written_off(nano, tmp_path) -> None:
+    """A sampler may begin as many for the next step at once, whether the late ones have come or not."""
+    options = GrpoOptions(**{**OPTIONS, "batch": 4, "oversample": 2.0, "baseline": "batch", "save_steps": 9})
+    publisher = StreamOptions(publish=str(tmp_path / "pub")).publisher(options, str(tmp_path / "run"))
+    run = GrpoRun(str(nano), tmp_path / "run", options, publisher=publisher)
+    told = []
+
+    def rollouts():
+        came = arrivals(12)
+        yield from came[:6]  # two of the eight never come, two are late
+        while (demand := wanted(tmp_path / "pub")) is None or demand.version == 0:
+            time.sleep(0.01)
+        told.append(demand)
+        yield from (replace(one, policy_version=1) for one in came[6:10])
+
+    steps = list(run.train_stream(rollouts()))
+    assert [(step["rollouts"], step["lost"]) for step in steps] == [(4, 4), (4, 4)]
+    assert (told[0].rollouts, told[0].used) == (8, 8)
+    assert wanted(tmp_path / "pub").used == 16 and run.dropped == {"stale": 2}
 
 
 @pytest.mark.slow
