@@ -76,14 +76,15 @@ def test_a_rollout_cut_into_steps_counts_once(tmp_path: Path) -> None:
     whole = [sample(f"{name}0", 1.0, 1, share=0.25, arrived=1) for name in "abcd"]
     half = [sample("e0", 1.0, 1, share=0.5, arrived=1), sample("f0", None, 1, share=0.5, arrived=1, kept=False)]
     none = [sample("g0", None, 1, arrived=1, kept=False)]
-    pool = GroupBuffer(StepRecipe(batch=4, baseline="none"), {}, Counter(), stream=True)
+    recipe = StepRecipe(batch=4, baseline="none")
+    pool = GroupBuffer(recipe, {}, Counter(), stream=True)
     arrivals = Arrivals(
         iter([*whole, *half, *none]), pool, Spool(tmp_path, 0, None), lambda: False, lambda reward: None
     )
-    options = SimpleNamespace(batch=4)
+    options = SimpleNamespace(batch=4, oversample=None)
 
     def run(trained: float) -> Any:
-        return SimpleNamespace(_arrivals=arrivals, trained=trained, options=options)
+        return SimpleNamespace(_arrivals=arrivals, trained=trained, options=options, recipe=recipe)
 
     steps = arrivals.steps()
     first = next(steps)
