@@ -69,7 +69,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
     def describe(self, settings: SearchSettings) -> str:
         """The bounds of nodes and time; the components and their constants, a line each."""
         seconds = settings.max_seconds
-        time = "" if seconds is None else f" and {seconds / 3600:.3g} hours ({settings.clock} clock)"
+        time = "" if seconds is None else f" and {seconds:g} s ({settings.clock} clock)"
         lines = [f"{settings.max_turns} nodes{time}:"]
         for kind, name in settings.components().items():
             constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
