@@ -69,8 +69,10 @@ class SearchScaffold(Scaffold[SearchSettings]):
         return replace(settings, validation=0.0, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
 
     def describe(self, settings: SearchSettings) -> str:
-        """The bound of nodes; the components and their constants, a line each."""
-        lines = [f"{settings.max_turns} nodes:"]
+        """The bounds of nodes and time; the components and their constants, a line each."""
+        seconds = settings.max_seconds
+        time = "" if seconds is None else f" and {seconds:g} s ({settings.clock} clock)"
+        lines = [f"{settings.max_turns} nodes{time}:"]
         for kind, name in settings.components().items():
             constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
             lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
