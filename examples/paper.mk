@@ -52,8 +52,8 @@ DISK ?= 200000
 ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(PROGRAM_GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
   --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
 
-# The machine's cards, by number, and who has which: the trainer, the sampler beside it, validation (--validate) beside both, programs (one
-# card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
+# The machine's cards, by number, and who has which: the trainer, the sampler beside it, beside both validation (--validate) or a model that
+# instruments, programs (one card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
 # share says how much of it vLLM takes. `make plan` says whether they hold what they have to (docs/plans.md). Other numbers of cards: set
 # the variables. A layout: trainer, sampler, validation, programs.
 layout.mle-ideator.1 := 0 0 0 -
@@ -61,7 +61,7 @@ layout.mle-ideator.8 := 0 1 2 4,5,6,7
 layout.mle-rl.1 := 0 0 - -
 layout.mle-rl.8 := 0,1,2,3 4,5 - 6,7
 layout.rl4mle.1 := 0 0 - -
-layout.rl4mle.8 := 0,1 2 - 3,4,5,6,7
+layout.rl4mle.8 := 0,1 2 3 4,5,6,7
 layout.sandmle.1 := 0 0 - -
 layout.sandmle.8 := 0,1,2,3 4 5 6,7
 layout.rd-agent.1 := - - - 0
