@@ -249,8 +249,9 @@ def _set_environment(paths: dict[str, str], threads: int, request: RunRequest) -
 
 def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # otherwise its /proc files belong to root
-    # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker.
-    families: list[int] = []
+    # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker. A container has
+    # none of others, and workers of a DataLoader need them.
+    families: list[int] = [seccomp.AF_UNIX] if job.request.counted else []
     processes: int | None = limits.processes
     if job.request.namespaces:
         # Another user namespace, without rights over the mounts; processes are counted within it.

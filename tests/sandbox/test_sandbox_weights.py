@@ -323,6 +323,10 @@ def test_folders_that_cannot_be_shown(tmp_path: Path, public: Path) -> None:
     with pytest.raises(ToolError, match=r"weights/bert is a link to .*/elsewhere, where programs cannot follow it"):
         LocalSandbox(Setup(1, SMALL, weights=str(folder)))
     (folder / "bert").unlink()
+    os.mkfifo(folder / "huggingface" / "pipe")
+    with pytest.raises(ToolError, match=r"weights/huggingface/pipe is neither a file nor a folder"):
+        LocalSandbox(Setup(1, SMALL, weights=str(folder)))
+    (folder / "huggingface" / "pipe").unlink()
     if os.geteuid() == 0:
         (folder / "closed").write_text("x")
         (folder / "closed").chmod(0o600)
@@ -389,6 +393,36 @@ def test_shared_memory_of_a_container(
         except ToolError as error:
             pytest.skip(f"not on this kernel: {error}")
         assert printed(run(opened, public, SIZES, disk_mb=48)).startswith("100 ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_processes_of_a_container_pass_descriptors(
+    namespaces: bool, docker_daemon: Daemon, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers of a DataLoader do: through a unix socket, which leads to nobody but the run itself."""
+    monkeypatch.setenv("DOCKER_HOST", docker_daemon.host)
+    code = """
+        import multiprocessing, os
+        from multiprocessing.reduction import DupFd
+        there, back = multiprocessing.Queue(), multiprocessing.Queue()
+        def work():
+            number = os.open("sent", os.O_RDWR | os.O_CREAT)
+            os.write(number, b"batch")
+            there.put(DupFd(number))
+            back.get()
+        process = multiprocessing.Process(target=work)
+        process.start()
+        print(os.pread(there.get(timeout=10).detach(), 9, 0))
+        back.put(None)
+        process.join()
+    """
+    with DockerSandbox(Setup(1, SMALL, image=docker_daemon.small), namespaces=namespaces) as opened:
+        try:
+            _ = opened.protections
+        except ToolError as error:
+            pytest.skip(f"not on this kernel: {error}")
+        assert printed(run(opened, public, code)) == "b'batch'\n"
 
 
 @pytest.mark.slow
