@@ -180,7 +180,9 @@ class GroupBuffer:
         return self._step(usable[:count])
 
     def _useless(self, group: _Group) -> bool:
-        return self.recipe.within_groups and not has_reward_spread(list(group.rewards.values()))
+        if not self.recipe.within_groups:
+            return False
+        return not has_reward_spread(list(group.rewards.values())) if self.recipe.spread else len(group.rewards) < 2
 
     def _leave(self, name: str, samples: Sequence[Sample]) -> None:
         """Count rollouts whose group has no reward spread, and let them go."""
@@ -229,7 +231,7 @@ class GroupBuffer:
         weight_of = self._weights(groups, lost, late)
         rows = []
         for name, members in groups.items():
-            for sample, advantage in zip(members, group_advantages[name] or [], strict=True):
+            for sample, advantage in zip(members, group_advantages[name] or [0.0] * len(members), strict=True):
                 rows += self._rows(sample, advantage * weight_of.get(sample.id, 1.0))
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)

@@ -181,6 +181,12 @@ class GrpoOptions(TrainingOptions):
         "Stop, before the step, where a token's ratio is beyond this.", heading=CORRECTION
     )
     temperature: float | None = option("Default: the one that the rollouts were sampled at.", heading=CORRECTION)
+    spread: bool = option(
+        "Leave out groups whose rewards are all equal; without, they take their place in a step, and teach nothing.",
+        default=True,
+        switch=True,
+        heading=ROLLOUTS,
+    )
     mask: tuple[str, ...] = option(
         "Leave out such rollouts, as if their group did not have them; repeatable.",
         default=(),

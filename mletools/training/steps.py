@@ -42,7 +42,7 @@ class OptimiserStep:
 class StepRecipe:
     """How an optimiser step is composed of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
-    duration_of: of durations.PARTS. context: tokens of the longest sequence that the model takes. max_staleness: updates of the policy between sampling and
+    spread: leave out groups whose rewards are all equal. duration_of: of durations.PARTS. context: tokens of the longest sequence that the model takes. max_staleness: updates of the policy between sampling and
     training, at most. oversample: rollouts that are begun for each of a `batch`; only the first that come are trained on.
     """
 
@@ -50,6 +50,7 @@ class StepRecipe:
     batch: int | None = None
     baseline: str = "group"
     scale_rewards: str = "group"
+    spread: bool = True
     mask: tuple[str, ...] = ()
     duration_weight: str = "off"
     duration_of: str = "rollout"
