@@ -172,7 +172,7 @@ all:
 	python3 ../small_model.py smollm2 $(SMALL_MODEL)
 	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
 	python3 ../competitions.py $(OUT)/bench
-	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- \
+	env -u CUDA_VISIBLE_DEVICES python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- \
 	  python3 ../processes.py $(OUT)/processes.jsonl -- $(INNER) --no-print-directory results
 else ifeq ($(SIZE),paper)
 all: needs

@@ -36,9 +36,9 @@ TEN := learning-agency-lab-automated-essay-scoring-2
 TWELVE := tabular-playground-series-may-2022
 FORTY := tabular-playground-series-may-2022 dogs-vs-cats-redux-kernels-edition
 
-# ---- the machine: this one, whose cards are pretended: none computes on them, but processes are told theirs, programs lease
-# theirs, and a rehearsal fails where two that run together have the same (processes.py). IMAGE: where a Docker daemon runs,
-# the name of an image (make image)
+# ---- the machine: this one. Its cards are pretended where there are none: processes are told theirs, programs lease theirs,
+# and a rehearsal fails where two that run together have the same (processes.py). IMAGE: where a Docker daemon runs, the name
+# of an image (make image); its daemon knows no pretended cards, so PROGRAM_GPUS= goes with it
 GPUS := 8
 LAUNCH :=
 TRAINER_GPUS := 0
