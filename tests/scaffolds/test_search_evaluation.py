@@ -153,7 +153,7 @@ def test_a_program_that_was_cut_off_is_none(finish_reason: str, code: str | None
         (b"", None),
         (b"score: 0.5\n", None),
         (b"My Validation score: 0.5\n", None),
-        (b"validation score: 0.5\n", None),
+        (b"validation score: 0.5\n", 0.5),
         (b"Validation score:\n0.5\n", None),
         (b"Validation score: nan\n", None),
         (b"Validation score: -inf\n", None),
