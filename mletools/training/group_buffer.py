@@ -180,9 +180,10 @@ class GroupBuffer:
         return self._step(usable[:count])
 
     def _useless(self, group: _Group) -> bool:
-        if not self.recipe.within_groups:
+        rewards = list(group.rewards.values())
+        if not self.recipe.within_groups or has_reward_spread(rewards):
             return False
-        return not has_reward_spread(list(group.rewards.values())) if self.recipe.spread else len(group.rewards) < 2
+        return len(rewards) < 2 or not self.recipe.equal_groups
 
     def _leave(self, name: str, samples: Sequence[Sample]) -> None:
         """Count rollouts whose group has no reward spread, and let them go."""
@@ -231,7 +232,9 @@ class GroupBuffer:
         weight_of = self._weights(groups, lost, late)
         rows = []
         for name, members in groups.items():
-            for sample, advantage in zip(members, group_advantages[name] or [0.0] * len(members), strict=True):
+            # without a spread, where such groups count (equal_groups): nothing is to be learnt from one, and it is divided by
+            equal = [0.0] * len(members)
+            for sample, advantage in zip(members, group_advantages[name] or equal, strict=True):
                 rows += self._rows(sample, advantage * weight_of.get(sample.id, 1.0))
         in_flight = sum(self._missing(self._groups[name], False) for name in groups)
         self._gone(samples)

@@ -48,7 +48,7 @@ class GrpoRun(TrainingRun):
     free = frozenset(
         {
             "learning_rate", "epochs", "micro_batch", "micro_tokens", "temperature", "max_grad_norm", "save_steps", "keep",
-            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_of", "duration_clip", "spread", "mask", "publish_steps",
+            "logger", "validate", "largest_ratio", "logits_memory", "share_prefix", "varlen", "fp32_head", "max_staleness", "oversample", "duration_weight", "duration_of", "duration_clip", "mask", "publish_steps",
             "max_steps",
         }
     )  # fmt: skip
@@ -304,7 +304,6 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         batch=options.batch,
         baseline=options.baseline,
         scale_rewards=options.scale_rewards,
-        spread=options.spread,
         mask=options.mask,
         duration_weight=options.duration_weight,
         duration_of=options.duration_of,
@@ -312,4 +311,5 @@ def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:
         max_staleness=options.max_staleness if options.oversample is None else 0,
         oversample=options.oversample,
         context=context,
+        equal_groups=options.equal_groups,
     )

@@ -112,6 +112,12 @@ class GrpoOptions(TrainingOptions):
         machine=True,
         heading=OPTIMISER,
     )
+    equal_groups: bool = option(
+        "Groups whose rewards are all equal count for a step, too, with advantages of 0 (verl); else they are left out.",
+        default=False,
+        switch=True,
+        heading=ADVANTAGES,
+    )
     max_grad_norm: float = option("Scale longer gradients down to this.", default=1.0, heading=OPTIMISER)
     micro_tokens: int | None = option(
         "Tokens a forward pass, padding and all, at most; default: on a GPU, what its free memory holds by the estimate of "
@@ -181,12 +187,6 @@ class GrpoOptions(TrainingOptions):
         "Stop, before the step, where a token's ratio is beyond this.", heading=CORRECTION
     )
     temperature: float | None = option("Default: the one that the rollouts were sampled at.", heading=CORRECTION)
-    spread: bool = option(
-        "Leave out groups whose rewards are all equal; without, they take their place in a step, and teach nothing.",
-        default=True,
-        switch=True,
-        heading=ROLLOUTS,
-    )
     mask: tuple[str, ...] = option(
         "Leave out such rollouts, as if their group did not have them; repeatable.",
         default=(),

@@ -42,7 +42,7 @@ class OptimiserStep:
 class StepRecipe:
     """How an optimiser step is composed of rollouts. batch: rollouts a step, in place of groups_per_step; mask: of samples.TROUBLES.
 
-    spread: leave out groups whose rewards are all equal. duration_of: of durations.PARTS. context: tokens of the longest sequence that the model takes. max_staleness: updates of the policy between sampling and
+    equal_groups: groups whose rewards are all equal count, too. duration_of: of durations.PARTS. context: tokens of the longest sequence that the model takes. max_staleness: updates of the policy between sampling and
     training, at most. oversample: rollouts that are begun for each of a `batch`; only the first that come are trained on.
     """
 
@@ -50,7 +50,6 @@ class StepRecipe:
     batch: int | None = None
     baseline: str = "group"
     scale_rewards: str = "group"
-    spread: bool = True
     mask: tuple[str, ...] = ()
     duration_weight: str = "off"
     duration_of: str = "rollout"
@@ -58,6 +57,7 @@ class StepRecipe:
     max_staleness: int | None = None
     oversample: float | None = None
     context: int | None = None
+    equal_groups: bool = False
 
     @property
     def begun(self) -> int | None:
