@@ -370,7 +370,11 @@ class Planner:
         if needed <= room:
             return
         whole = self.machine.card_gb * USED
-        ways = [f"{n} cards of its own" for n in CARDS[:4] if vllm_gb(model, n, length) <= whole][:1]
+        ways = [
+            f"{n} cards of its own" if n > 1 else "a card of its own"
+            for n in CARDS[:4]
+            if vllm_gb(model, n, length) <= whole
+        ][:1]
         ways += [f"a share of {needed / self.machine.card_gb:.2f}"] if needed <= whole and room < whole else []
         ways += [f"CONTEXT={n}" for n in LENGTHS if n < length and n >= tokens and vllm_gb(model, across, n) <= room][
             :1
