@@ -38,19 +38,22 @@ EXPERIMENT := $(notdir $(CURDIR))
 
 # The machine that a program runs on, in one place. MLE-RL: 128 cores, 700 GB and A10s, here shared by eight (5.1). R&D-Agent: 12 cores,
 # 220 GB, a V100 (4.1). SandMLE: an H200 (A.2). MLE-Ideator: an A10G (B.2). RL for MLE agents tells none. What a paper does not tell is
-# ours: 12 cores and 64 GB.
+# ours: 12 cores and 64 GB. The image is that of `make image KIND=ml` at the top; PRETRAINED: a folder of pretrained weights that
+# programs see (mle-rollout --weights), without which they train from nothing.
 cores.mle-rl := 16
 memory.mle-rl := 87500
 cores.rd-agent := 12
 memory.rd-agent := 220000
-IMAGE ?= mletools-sandbox
+IMAGE ?= mletools-sandbox-ml
+PRETRAINED ?=
 THREADS ?= $(or $(cores.$(EXPERIMENT)),12)
 MEMORY ?= $(or $(memory.$(EXPERIMENT)),64000)
 PROCESSES ?= 4096
 FILE_SIZE ?= 100000
 DISK ?= 200000
+SHARED_MEMORY ?= 16000
 ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(PROGRAM_GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
-  --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
+  --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK) $(SHARED_MEMORY:%=--shared-memory %) $(PRETRAINED:%=--weights %)
 
 # The machine's cards, by number, and who has which: the trainer, the sampler beside it, beside both validation (--validate) or a model that
 # instruments, programs (one card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
@@ -103,9 +106,6 @@ ifneq ($(EVALUATOR_GPUS),)
 export CUDA_VISIBLE_DEVICES := $(EVALUATOR_GPUS)
 export MLE_ENGINE_OPTION = $(call engine,$(EVALUATOR_GPUS),$(EVALUATOR_SHARE))
 endif
-
-# Competitions whose labels are in no table have no rows to hold out: searches, which need scores, leave them out, and say so.
-SKIP := --max-rejects 100
 
 # where the prepared competitions and the benchmark's checkout lie
 BENCH ?= mle-bench/data
