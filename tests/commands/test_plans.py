@@ -395,7 +395,7 @@ def test_processes_are_told_their_cards(folder: str) -> None:
 
 
 def test_what_is_said_to_be_nobody_s_has_the_cards_of_evaluation() -> None:
-    page = "include Makefile\nprint:\n\t@echo $$CUDA_DEVICE_ORDER $$CUDA_VISIBLE_DEVICES $$MLE_ENGINE_OPTION\n"
+    page = "include Makefile\nprint:\n\t@echo $${CUDA_DEVICE_ORDER-} $${CUDA_VISIBLE_DEVICES-} $${MLE_ENGINE_OPTION-}\n"
 
     def said(*words: str) -> str:
         command = ["make", "-s", "-f", "-", "print", *words]
