@@ -55,10 +55,10 @@ SHARED_MEMORY ?= 16000
 ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(PROGRAM_GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
   --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK) $(SHARED_MEMORY:%=--shared-memory %) $(PRETRAINED:%=--weights %)
 
-# The machine's cards, by number, and who has which: the trainer, the sampler beside it, beside both validation (--validate) or a model that
-# instruments, programs (one card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
-# share says how much of it vLLM takes. `make plan` says whether they hold what they have to (docs/plans.md). Other numbers of cards: set
-# the variables. A layout: trainer, sampler, validation, programs.
+# The machine's cards, as nvidia-smi numbers them, and who has which: the trainer, the sampler beside it, beside both validation (--validate)
+# or a model that instruments, programs (one card each); fresh samples of what was trained come when the trainer is gone. No two of those
+# that run together are on one card, unless a share says how much of it vLLM takes. `make plan` says whether they hold what they have to
+# (docs/plans.md). Other numbers of cards: set the variables. A layout: trainer, sampler, validation, programs.
 layout.mle-ideator.1 := 0 0 0 -
 layout.mle-ideator.8 := 0 1 2 4,5,6,7
 layout.mle-rl.1 := 0 0 - -
@@ -103,6 +103,7 @@ TRAINER = $(strip $(if $(TRAINER_GPUS),CUDA_VISIBLE_DEVICES=$(TRAINER_GPUS)) $(L
 VALIDATOR = $(call on,$(VALIDATOR_GPUS),$(VALIDATOR_SHARE))
 # all others'
 ifneq ($(EVALUATOR_GPUS),)
+export CUDA_DEVICE_ORDER := PCI_BUS_ID
 export CUDA_VISIBLE_DEVICES := $(EVALUATOR_GPUS)
 export MLE_ENGINE_OPTION = $(call engine,$(EVALUATOR_GPUS),$(EVALUATOR_SHARE))
 endif
@@ -186,7 +187,8 @@ needs:
 	@$(INNER) -s -n --always-make results | python3 ../needs.py
 
 # of each stage the processes and their cards, memory, rollouts, hours, tokens and USD; an error where something does not fit
-# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices
+# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices; usd: of a run, as the papers tell (table 8;
+# the costs of an implementer alone)
 usd.rd-agent := 20.74
 usd.mle-ideator := 1.4
 PRICES ?=

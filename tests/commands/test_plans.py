@@ -392,3 +392,20 @@ def test_processes_are_told_their_cards(folder: str) -> None:
     )
     tiny = make(folder, "-n", "--always-make", "results", "SIZE=tiny").stdout
     assert "CUDA_VISIBLE_DEVICES" not in tiny and "MLE_ENGINE_OPTION" not in tiny
+
+
+def test_what_is_said_to_be_nobody_s_has_the_cards_of_evaluation() -> None:
+    page = "include Makefile\nprint:\n\t@echo $${CUDA_DEVICE_ORDER-} $${CUDA_VISIBLE_DEVICES-} $${MLE_ENGINE_OPTION-}\n"
+
+    def said(*words: str) -> str:
+        command = ["make", "-s", "-f", "-", "print", *words]
+        kept = {name: value for name, value in environment().items() if not name.startswith("CUDA_")}
+        folder = EXAMPLES / "mle-rl"
+        return subprocess.run(
+            command, input=page, cwd=folder, capture_output=True, text=True, env=kept, check=True
+        ).stdout
+
+    assert said("SIZE=paper", "CONTEXT=9") == "PCI_BUS_ID 4,5 tensor_parallel_size=2 max_model_len=9\n"
+    shared = ("SIZE=paper", "GPUS=1", "EVALUATOR_SHARE=0.5")
+    assert said(*shared) == "PCI_BUS_ID 0 gpu_memory_utilization=0.5\n"
+    assert said("SIZE=tiny") == "\n"
