@@ -44,6 +44,8 @@ def validation_reward(command: str, folder: Path) -> float:
                 f"--validate: line {number} of the command's output is no graded rollout: {line[:200]}"
             ) from error
     known = [float(reward) for reward in rewards if reward is not None]
-    if not known:
+    if not rewards:
         raise ToolError(f"--validate: the command wrote no graded rollouts: {command}")
+    if not known:
+        raise ToolError(f"--validate: none of {len(rewards)} graded rollouts has a reward: {command}")
     return mean(known)

@@ -49,6 +49,7 @@ STAND_INS = {
     "--selftest": "--selftest --help",  # a minute; tests/sandbox/test_sandbox_command.py runs it
     "--scaffold memory": "--scaffold memory --max-traces 1",
     "--run-dir runs/mle-rl": "--run-dir runs/mle-rl --allow-empty",  # the tiny model's context is too short for a trace
+    "-m hf:$MLE_POLICY --implementer": "-m hf:$MLE_POLICY --max-answer-tokens 64 --implementer",  # and for a prompt with 8,192
 }
 
 # Which question a prompt asks, by the file that its first line is from.

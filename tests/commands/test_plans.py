@@ -258,7 +258,7 @@ def test_a_plan_of_an_experiment(tmp_path: Path) -> None:
     ), fits.stderr
     refused = make("sandmle", "SIZE=paper", "plan", "GPUS=1")
     assert refused.returncode == 2 and "or LORA_RANK=16 (39 GB)" in refused.stdout
-    assert "does not fit: base.graded and 19 more: 64 programs of 64 GB at once" in refused.stdout
+    assert "more: 64 programs of 64 GB at once, and the machine has 250 GB" in refused.stdout
     other = make(
         "sandmle",
         "SIZE=paper",
