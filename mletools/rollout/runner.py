@@ -28,7 +28,7 @@ from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
-from ..scaffolds.interface import Job, Needs, Played, Scaffold, Settings, State, Step
+from ..scaffolds.interface import STOP, Job, Needs, Played, Scaffold, Settings, State, Step
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import RunModels
@@ -230,6 +230,7 @@ class Runner:
         if sidecar_path is not None:
             if not self.run.resume and not folder:
                 shutil.rmtree(sidecar_path, ignore_errors=True)
+            (sidecar_path / STOP).unlink(missing_ok=True)
             yield sidecar_path
             return
         # The output is a pipe: no run can resume it.

@@ -30,6 +30,7 @@ from ..records.rollout import (
 )
 from ..records.task import Task
 
+STOP = "stop"  # the file beside the graphs by which a user ends searches early
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")

@@ -1,6 +1,6 @@
 """Scaffold `search`: R&D-Agent's loop over an exploration graph, with six exchangeable components.
 
-data, protocols: what passes between the components, and what they are; settings, components: by name; loop: algorithm 1; graph: nodes, on disk;
+data, protocols: what passes between the components, and what they are; settings, components: by name; loop: algorithm 1; free: its workers without rounds; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
 authenticity: what the components share; repair: answers with faults; planning, paths (with schedulers), reasoning,
 memory, coding, evaluation: the components.
@@ -13,7 +13,7 @@ from ...base.errors import ToolError
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
 from .components import constants_of, load, preset_constants, read_constants
-from .settings import PRESETS, SearchSettings
+from .settings import PRESET_ROUNDS, PRESETS, SearchSettings
 
 REPORTED = "agent"  # the evaluation that needs no held-out rows
 _PARTS = (
@@ -50,8 +50,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
                 f"--evaluation {names['evaluation']} needs scores on held-out rows: set --validation above 0, "
                 "or use --evaluation agent"
             )
+        rounds = settings.rounds or PRESET_ROUNDS.get(settings.preset, "whole")
+        if rounds == "whole" and settings.workers is not None:
+            raise ToolError("--workers is about --rounds free; in whole rounds the paths say how many nodes there are")
+        if rounds == "free" and settings.max_scores is not None:
+            raise ToolError("--max-scores counts nodes in their order, so it needs --rounds whole")
+        workers = settings.workers or getattr(components["paths"], "at_once", 1)
         return replace(
             settings,
+            rounds=rounds,
+            workers=workers if rounds == "free" else None,
             validation=0.0 if components["evaluation"].reports else settings.validation,
             planning=names["planning"],
             paths=names["paths"],
@@ -70,7 +78,8 @@ class SearchScaffold(Scaffold[SearchSettings]):
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
-        lines = [f"{settings.max_turns} nodes:"]
+        free = f", {settings.workers} under way at once" if settings.rounds == "free" else ""
+        lines = [f"{settings.max_turns} nodes{free}:"]
         for kind, name in settings.components().items():
             constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
             lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
@@ -92,7 +101,9 @@ class SearchScaffold(Scaffold[SearchSettings]):
             yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
-            record = search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            record = search_record(
+                job, task, search.graph, choice, usage, by_role, search.clock, search.notes(), search.stopped
+            )
             if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
                 record["refit"], record["execution"] = {"used": True}, refitted["execution"]
             elif refitted is not None:

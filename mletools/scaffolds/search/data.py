@@ -35,7 +35,8 @@ class Budget:
 class Plan:
     """A round's plan: the used share of the budget, text for the researcher, limits of one run.
 
-    repairs: failed nodes may be repaired (set by the coding component).
+    repairs: failed nodes may be repaired (set by the coding component). under_way: the nodes that are being worked on
+    and not in the graph, where workers begin nodes one by one; None: in whole rounds.
     """
 
     share: float
@@ -44,6 +45,7 @@ class Plan:
     full_seconds: float = 3600.0
     debug_seconds: float = 600.0
     repairs: bool = False
+    under_way: tuple[Expansion, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,21 @@ class Expansion:
 
     operation: Operation
     parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a node begins with. number: in the order of beginning. seen: nodes of the graph then, which are all that it
+    knows of. beside: hypotheses of nodes that are made beside it. clock, deadline: when it begins, and when it has to end.
+    """
+
+    number: int
+    seen: int
+    plan: Plan
+    expansion: Expansion
+    beside: tuple[str, ...]
+    clock: float
+    deadline: float | None
 
 
 @dataclass(frozen=True)

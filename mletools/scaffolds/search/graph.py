@@ -1,9 +1,10 @@
-"""The exploration graph of a search on disk: JSON Lines, a node a line, appended a round at a time.
+"""The exploration graph of a search on disk: JSON Lines, a node a line, appended a round at a time, or as nodes end.
 
 Memory holds a few kilobytes a node, for selection. Programs, outputs and conversations are read back from the file. An
 incomplete last round, of a killed search, is dropped: its answers are on the tape.
 """
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -101,6 +102,12 @@ class Details(TypedDict):
     elapsed: NotRequired[float]
     """From the end of its round on."""
 
+    start: NotRequired[int]
+    """Of nodes without rounds: how many had been begun before; their numbers are in the order of their ends."""
+
+    began: NotRequired[float]
+    """Of nodes without rounds: on the search's clock."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -108,7 +115,8 @@ class Node:
 
     branch: number of the draft that it descends from, by first parents. depth: steps from that draft. repairs: debug
     steps in a row up to this node. problem: of a node without a score; why: the problem in words. seconds: of
-    its models and runs, added up. elapsed: on the search's clock at the end of its round. supported: see Lesson.
+    its models and runs, added up. elapsed: on the search's clock at the end of its round. supported: see Lesson. began:
+    see Details.
     """
 
     number: int
@@ -127,6 +135,7 @@ class Node:
     seconds: float
     elapsed: float
     supported: bool | None = None
+    began: float = 0.0
 
 
 class Graph:
@@ -147,6 +156,7 @@ class Graph:
         self.out_of_time: set[int] = set()  # nodes whose last run was stopped by its limit, or would have been
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
+        self.started: set[int] = set()  # `start` of each node
         self._offsets: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
@@ -242,9 +252,10 @@ class Graph:
             (dumps({**node, "nodes_of_round": len(new_nodes)}) + "\n").encode("utf-8", "replace") for node in new_nodes
         ]
         try:
-            offset = self._file.seek(0, os.SEEK_END)
-            self._file.write(b"".join(lines))
-            self._file.flush()
+            with self._reading:  # nodes without rounds read the graph meanwhile
+                offset = self._file.seek(0, os.SEEK_END)
+                self._file.write(b"".join(lines))
+                self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise ToolError(f"{self.file}: {error.strerror}: cannot store a round of the search") from None
@@ -253,12 +264,22 @@ class Graph:
             offset += len(line)
         return self.nodes[-len(new_nodes) :]
 
+    def until(self, size: int) -> "Graph":
+        """The graph as it was with `size` nodes, to read; sums over all nodes are those of the present graph."""
+        view = copy.copy(self)
+        view.nodes = self.nodes[:size]
+        view._children = {
+            parent: [child for child in children if child < size] for parent, children in list(self._children.items())
+        }
+        return view
+
     def close(self) -> None:
         self._file.close()
 
     def _index(self, details: Details, offset: int) -> None:
         node = convert(details, Node)
         self.nodes.append(node)
+        self.started.add(details.get("start", node.number))
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
             self._children.setdefault(parent, []).append(node.number)

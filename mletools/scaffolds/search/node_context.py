@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ...base.ids import derive_seed
@@ -11,8 +12,8 @@ from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .authenticity import inauthentic
 from .clock import WallClock
-from .data import Unanswered
-from .graph import Exchange, Notes, added
+from .data import Idea, Start, Unanswered
+from .graph import Exchange, Graph, Notes, added
 from .replies import Reader, Reading
 from .settings import SearchJob
 
@@ -31,6 +32,10 @@ CONSEQUENCES = {  # of a question without an answer that can be read
     "search-choose": "the best score in place of the model's choice",
 }
 AGAIN = "{problem}. Answer again in the requested form."
+
+
+class GivenUp(Exception):
+    """The search has ended without this node."""
 
 
 class NodeContext:
@@ -54,6 +59,7 @@ class NodeContext:
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._deadline, self._wall = system, deadline, wall
         self.clock = began  # seconds on the search's clock, after the last answer or run
+        self.given_up = False  # nothing more is to be asked or run
         self._readings = 0
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
@@ -150,6 +156,7 @@ class NodeContext:
         sent: list[Message] = [message.copy() for message in messages]
         if self.system:
             sent.insert(0, {"role": "system", "content": self.system})
+        self._check_wanted()
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
@@ -176,6 +183,7 @@ class NodeContext:
         the search, or `selection`, drawn separately.
         """
         seed, arguments = derive_seed(self._seed, "run", self._runs), ("--debug",) if debug else ()
+        self._check_wanted()
         self._runs += 1
         self._passed(0.0)  # this work may have waited for its turn
         result = self._environment.run(code, min(wall_s, self.seconds_left), seed, arguments=arguments, rows=rows)
@@ -183,6 +191,10 @@ class NodeContext:
         seconds = self.usage["develop"]["seconds"] + result["execution"]["duration_s"]
         self.usage["develop"] = {**self.usage["develop"], "seconds": round(seconds, 4)}
         return result
+
+    def _check_wanted(self) -> None:
+        if self.given_up:
+            raise GivenUp
 
     def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
         """The results of `work` on each item, in order, from concurrent contexts whose usage counts here."""
@@ -224,3 +236,15 @@ class NodeContext:
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]."""
         return self._environment.similar([text, *others]) if others else []
+
+
+@dataclass(frozen=True)
+class Researched:
+    """A node after its research phase. graph: as far as it knows it. why: there is no idea."""
+
+    start: Start
+    graph: Graph
+    context: NodeContext
+    idea: Idea | None
+    why: str
+    lessons: tuple[str, ...]

@@ -8,6 +8,7 @@ from ...base.options import option
 from ..interface import Job, Settings
 
 Constant = bool | int | float | str
+SECONDS = 43200.0  # of a search, as in the paper
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
     "paths": {
@@ -57,6 +58,9 @@ PRESET_CONSTANTS: dict[str, dict[str, dict[str, Constant]]] = {
 }
 
 
+PRESET_ROUNDS: dict[str, str] = {}  # of presets that do not work in whole rounds
+
+
 def _component(kind: str) -> Any:
     names = ", ".join(COMPONENTS[kind])
     return option(f"Component for {kind}: {names}, or module:Name (default: the preset's).", metavar="NAME")
@@ -79,7 +83,16 @@ class SearchSettings(Settings):
     EMBEDS: ClassVar[bool] = True
 
     max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
-    max_seconds: float | None = option("Time of a search, by --clock.", default=43200.0, above=0, metavar="S")
+    max_seconds: float | None = option(
+        "Time of a search, by --clock. --resume may change it: more goes on, less hands in the best so far.",
+        default=SECONDS,
+        above=0,
+        metavar="S",
+        machine=True,
+    )
+    max_usd: float | None = option(
+        "Spent on a search; needs a price. --resume may change it.", at_least=0, metavar="USD", machine=True
+    )
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
     clock: str = option(
@@ -87,6 +100,16 @@ class SearchSettings(Settings):
         "concurrent work counts as its longest.",
         default="wall",
         choices=("wall", "work"),
+    )
+    rounds: str | None = option(
+        "Nodes are made in whole rounds, each of which waits for its slowest; or a worker begins the next as soon as it "
+        "is free (default: the preset's).",
+        choices=("whole", "free"),
+    )
+    workers: int | None = option(
+        "Nodes under way at once, with --rounds free (default: as many as the paths begin at once).",
+        at_least=1,
+        metavar="N",
     )
     preset: str = option("Agent whose components are used.", default="rd-agent", choices=tuple(PRESETS), metavar="NAME")
     planning: str | None = _component("planning")
@@ -138,7 +161,12 @@ class SearchSettings(Settings):
 
     def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
-        return {name: value for name, value in super().own().items() if name not in ("set", "evaluation_asked")}
+        left_out = ("set", "evaluation_asked", *(("rounds", "workers") if self.rounds != "free" else ()))
+        return {name: value for name, value in super().own().items() if name not in left_out}
+
+    def identity(self) -> dict[str, object]:
+        """See Settings.identity: time and money are not part of it, so a search can be stopped early or go on."""
+        return {**super().identity(), "max_seconds": SECONDS, "max_usd": None}
 
 
 SearchJob = Job[SearchSettings]

@@ -1,0 +1,154 @@
+"""Workers without rounds: what begins next to what, kills, stops, extensions and forks; in this process."""
+
+import json
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import search_graphs
+from search_graphs import graph_of
+from test_search_loop import Killed, SlowTown, Town, Wall, play, settings, wall
+
+from mletools.base.errors import ToolError
+from mletools.scaffolds.search import SearchSettings
+from mletools.scaffolds.search.data import Expansion, Plan
+from mletools.scaffolds.search.free import following
+from mletools.scaffolds.search.paths import Adaptive
+
+__all__ = ["wall"]  # a fixture
+DRAFT, ONE, TWO = Expansion("draft"), Expansion("improve", (1,)), Expansion("improve", (2,))
+
+
+def free(*constants: str, preset: str = "rd-agent", **more: Any) -> SearchSettings:
+    return settings(*constants, preset=preset, rounds="free", **{"max_turns": 12, "max_seconds": None, **more})
+
+
+def turns(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [turn["node"] for turn in record["turns"]]
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "tape").read_text().splitlines()]
+
+
+class Patient(Town):
+    """The first program runs until six others have."""
+
+    def __init__(self, *place: Any, **more: Any):
+        super().__init__(*place, **more)
+        self.others, self.first = threading.Semaphore(0), threading.Lock()
+        self.waited = False
+
+    def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+        if self.first.acquire(blocking=False):
+            self.waited = all(self.others.acquire(timeout=20) for _ in range(6))
+        else:
+            self.others.release()
+        return super().run(*ran, **more)
+
+
+@pytest.mark.parametrize("preset", ["rd-agent", "aide", "ml-master", "aira-evo"])
+def test_nobody_waits_for_a_slow_program(tmp_path: Path, preset: str) -> None:
+    records, place = play(tmp_path, free(preset=preset, workers=3), Patient, hands=3)
+    assert place.waited  # in whole rounds it would have waited in vain
+    nodes = turns(records[-1])
+    assert [node["number"] for node in nodes] == list(range(12))
+    assert all(parent < node["number"] for node in nodes for parent in node["parents"])
+    assert nodes[0]["number"] == 0 and max(node["elapsed_s"] - node["began_s"] for node in nodes) > 0
+    assert records[-1]["search"]["chosen"] is not None
+
+
+def test_drafts_are_told_of_those_beside_them(tmp_path: Path) -> None:
+    _, place = play(tmp_path, free(max_turns=3), hands=3)
+    ideas = [prompt for prompt in place.prompts if "# Other branches" in prompt]
+    assert any(prompt.split("# Other branches")[1].count("\\n- ") >= 2 for prompt in ideas)
+
+
+@pytest.mark.parametrize("kill_at", [pytest.param(at, marks=pytest.mark.slow) for at in (1, 9, 30, 70)] + [20, 50])
+def test_a_killed_search_goes_on_with_what_was_paid_for(tmp_path: Path, kill_at: int) -> None:
+    with pytest.raises(Killed):
+        play(tmp_path, free(), hands=3, kill_at=kill_at)
+    graph = tmp_path / "graph.jsonl"
+    before = graph.read_text()
+    begun = {event["job"]: event["answer"] for event in events(tmp_path) if event["what"] == "begin"}
+    play(tmp_path, free(), hands=3, go_on=True)
+    assert graph.read_text().startswith(before)
+    nodes = [json.loads(line) for line in graph.read_text().splitlines()]
+    assert sorted(node["start"] for node in nodes) == list(range(12))
+    for job, start in begun.items():  # what was under way was begun again as it was
+        (node,) = [node for node in nodes if f"search/{node['start']}" == job]
+        assert (node["operation"], node["parents"]) == (
+            start["expansion"]["operation"],
+            list(start["expansion"]["parents"]),
+        )
+    paid = Counter((event["job"], event["about"]) for event in events(tmp_path) if event["what"] in ("ask", "run"))
+    assert set(paid.values()) == {1}
+
+
+def test_with_one_worker_a_killed_search_gives_the_same(tmp_path: Path) -> None:
+    found = free(workers=1, preset="aide")
+    (tmp_path / "whole").mkdir()
+    whole, place = play(tmp_path / "whole", found)
+    for kill_at in range(0, len(place.events), 7):
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        with pytest.raises(Killed):
+            play(folder, found, kill_at=kill_at)
+        again, rest = play(folder, found, go_on=True)
+        assert again == whole
+        assert sorted(rest.events) == sorted(place.events[kill_at:])
+
+
+def test_the_time_of_a_search_is_kept_without_rounds(tmp_path: Path, wall: Wall) -> None:
+    made = play(tmp_path, free(clock="wall", preset="aide", workers=2, max_seconds=60.0, max_turns=99), SlowTown)[0][-1]
+    assert 3 < len(made["turns"]) < 20 and made["search"]["elapsed_s"] < 75
+    elapsed = [node["elapsed_s"] for node in turns(made)]
+    assert elapsed == sorted(elapsed)
+
+
+def test_what_is_begun_next() -> None:
+    assert following([DRAFT, DRAFT, ONE], [DRAFT]) == DRAFT
+    assert following([DRAFT, ONE, TWO], [DRAFT, ONE]) == TWO
+    assert following([ONE, TWO], [ONE, TWO, ONE]) == TWO
+    assert following([Expansion("debug", (1,))], [Expansion("debug", (1,))]) is None
+    assert following([Expansion("merge", (1, 2))], [Expansion("merge", (1, 2))]) is None
+    assert following([], []) is None
+
+
+def test_merges_are_made_beside_other_work_and_once(tmp_path: Path) -> None:
+    made = play(tmp_path, free("planning.merge_from=0.5", max_turns=20), hands=3)[0][-1]
+    late = [turn for turn in made["turns"] if turn["node"]["stage"] == "merge"]
+    merges = [tuple(turn["node"]["parents"]) for turn in late if turn["action"] == "merge"]
+    assert merges and len(merges) == len(set(merges))
+    assert {"improve", "merge"} <= {turn["action"] for turn in late}
+    found = settings("planning.merge_from=0.5", preset="rd-agent", max_turns=20, max_seconds=None)
+    whole = play(tmp_path, found)[0][-1]
+    late = [turn for turn in whole["turns"] if turn["node"]["stage"] == "merge"]
+    assert {turn["action"] for turn in late} <= {"merge", "debug"}
+
+
+def test_a_merge_comes_first_and_not_twice_at_once(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, *(search_graphs.made(number, score=1 - number / 10) for number in range(3)))
+    merge = Expansion("merge", (0, 1, 2))
+
+    def select(*under_way: Expansion) -> list[Expansion]:
+        return Adaptive().select(graph, Plan(0.9, "merge", under_way=under_way), random.Random(0))
+
+    assert select()[0] == merge and len(select()) == 3
+    assert merge not in select(merge)
+    assert Adaptive().select(graph, Plan(0.9, "merge"), random.Random(0)) == [merge]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"workers": 2}, "--workers is about --rounds free"),
+        ({"rounds": "free", "max_scores": 3}, "--max-scores counts nodes in their order"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(ToolError, match=told):
+        settings(**more)
