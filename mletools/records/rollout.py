@@ -393,6 +393,9 @@ class Search(TypedDict):
     """The evaluation that was asked for, where no rows could be held out, so that the search went by the scores that
     programs print of themselves; absent: components has it."""
 
+    taken_over: NotRequired[Positive]
+    """Nodes that it began with, from another graph (--from-graph); the sums of time and cost have theirs. Absent: none."""
+
     stopped: NotRequired[bool]
     """true: the user ended it before its budget was used up; absent: nobody did."""
 

@@ -187,7 +187,12 @@ class Runner:
                 metric_fails=self._count_metric_failure,
             )
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
-            self._work_through(needs)
+            try:
+                self._work_through(needs)
+            except BaseException as error:
+                if graphs is not None and not isinstance(error, Exception) and run.sidecar_path("") is not None:
+                    run.say("--resume goes on with the nodes so far; with --max-seconds 1 it hands in the best of them")
+                raise
             if graphs is not None and not needs.graph_folder:
                 shutil.rmtree(graphs, ignore_errors=True)
         self.tapes.close(complete=True)

@@ -135,6 +135,36 @@ def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: flo
     assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
 
 
+@pytest.mark.slow
+def test_killed_without_rounds_and_handed_in_early_or_extended(tmp_path: Path) -> None:
+    """kill -9, then with less time; SIGTERM, then with more; a stop file."""
+    write_tasks(tmp_path)
+    with FaultyServer(searching, latency_s=0.03) as server:
+        line = search(server, "rd-agent", 60, "--rounds", "free", "-j", "3", "-o", "out.jsonl", "--graph", "graphs")
+
+        def nodes() -> list[str]:
+            return [text for path in (tmp_path / "graphs").glob("*.jsonl") for text in path.read_text().splitlines()]
+
+        code, family, _ = stopped(line, tmp_path, lambda: len(nodes()) >= 3, signal.SIGKILL)
+        assert code == -signal.SIGKILL and gone(family)
+        paid = nodes()
+        code, family, told = stopped([*line, "--resume"], tmp_path, lambda: len(nodes()) >= 6, signal.SIGTERM)
+        assert code == 143 and gone(family) and b"with --max-seconds 1 it hands in the best" in told
+        assert nodes()[: len(paid)] == paid
+        paid = nodes()
+        run_command(*line, "--resume", "--max-seconds", "1", cwd=tmp_path)
+        assert nodes()[: len(paid)] == paid and len(nodes()) <= len(paid) + 3  # those under way
+        (made,) = records((tmp_path / "out.jsonl").read_bytes())
+        assert made["search"]["chosen"] is not None and made["stop_reason"] == "finished"
+        (graph,) = (tmp_path / "graphs").glob("*.jsonl")
+        further = [*line, "--from-graph", str(graph), "--max-turns", str(len(nodes()) + 2)]
+        further[further.index("out.jsonl")], further[further.index("graphs")] = "more.jsonl", "others"
+        run_command(*further, cwd=tmp_path)
+        (more,) = records((tmp_path / "more.jsonl").read_bytes())
+        assert more["search"]["taken_over"] == len(made["turns"]) == len(more["turns"]) - 2
+        assert more["turns"][: len(made["turns"])] == made["turns"]
+
+
 @pytest.mark.parametrize(
     ("component", "field", "words"),
     [("MODEL", "lenient", "2 answers read leniently"), ("Magic", "fallbacks", "2 fallbacks"), ("Model", "", "")],

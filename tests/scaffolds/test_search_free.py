@@ -152,3 +152,92 @@ def test_a_merge_comes_first_and_not_twice_at_once(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(more: dict[str, Any], told: str) -> None:
     with pytest.raises(ToolError, match=told):
         settings(**more)
+
+
+# --- stop, extend, fork -----------------------------------------------------------------------------------------------
+
+
+class Stopping(Town):
+    """Its user has enough after so many events."""
+
+    after = 25
+
+    def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+        if len(self.events) > self.after:
+            (self.folder / "stop").touch()
+        return super().run(*ran, **more)
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
+def test_a_stopped_search_hands_in_its_best_so_far(tmp_path: Path, rounds: str) -> None:
+    found = settings(preset="rd-agent", rounds=rounds, max_turns=40, max_seconds=None)
+    made = play(tmp_path, found, Stopping, hands=3)[0][-1]
+    assert made["search"]["stopped"] is True and made["stop_reason"] == "finished"
+    scores = [node["score"] for node in turns(made) if node["score"] is not None]
+    assert 0 < len(made["turns"]) < 30
+    assert made["validation"]["score"] == min(scores)
+    assert made["usage"]["usd"] >= sum(turn["usage"]["usd"] for turn in made["turns"])
+
+
+def test_a_program_that_runs_when_a_search_is_stopped_is_left(tmp_path: Path) -> None:
+    class Hanging(Stopping):
+        """The last program runs until the test is over."""
+
+        over = threading.Event()
+
+        def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+            if len(self.events) > 60:
+                (self.folder / "stop").touch()
+                if threading.current_thread() is not threading.main_thread() and more.get("rows") != "selection":
+                    self.over.wait(20)
+            return super().run(*ran, **more)
+
+    made, place = play(tmp_path, free(evaluation="standard", max_turns=40), Hanging, hands=3)
+    asked = len(place.events)
+    Hanging.over.set()
+    assert made[-1]["search"]["stopped"] and len(made[-1]["turns"]) < 40
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and thread.daemon:
+            thread.join(2)
+    assert not [event for event in place.events[asked:] if event.startswith("ask")]  # nothing more is paid for
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
+@pytest.mark.parametrize("seconds", [1.0, 60.0])
+def test_a_killed_search_is_resumed_with_another_time(tmp_path: Path, rounds: str, seconds: float) -> None:
+    first, then = (settings(preset="aide", rounds=rounds, max_turns=99, max_seconds=most) for most in (30.0, seconds))
+    assert first.identity() == then.identity()
+    with pytest.raises(Killed):
+        play(tmp_path, first, kill_at=20)
+    before = (tmp_path / "graph.jsonl").read_text().splitlines()
+    made = play(tmp_path, then, go_on=True)[0][-1]
+    assert (tmp_path / "graph.jsonl").read_text().splitlines()[: len(before)] == before
+    assert made["search"]["budget"]["seconds"] == seconds and made["search"]["chosen"] is not None
+    if seconds == 1.0:
+        assert len(made["turns"]) <= len(before) + 1  # one was under way
+    else:
+        assert len(made["turns"]) > 15 and made["search"]["elapsed_s"] > 45
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
+def test_a_search_goes_on_from_a_node_of_another(tmp_path: Path, rounds: str) -> None:
+    old, new = (tmp_path / name for name in ("old", "new"))
+    old.mkdir()
+    new.mkdir()
+    found = settings(preset="aide", max_turns=8, max_seconds=None)
+    whole, _ = play(old, found)
+    text = (old / "graph.jsonl").read_text()
+    fork = settings(preset="aide", rounds=rounds, max_turns=10, max_seconds=None, from_graph=f"{old / 'graph.jsonl'}:5")
+    records, place = play(new, fork)
+    made = records[-1]
+    assert made["search"]["taken_over"] == 6 and len(made["turns"]) == 10
+    assert made["turns"][:6] == whole[-1]["turns"][:6] and made["turns"][6:8] != whole[-1]["turns"][6:8]
+    assert (old / "graph.jsonl").read_text() == text
+    asked = sum(event.startswith("ask") for event in place.events)
+    assert len(records) == asked + 1  # steps are its own alone
+    assert made["usage"]["usd"] > 0.01 * asked
+    with pytest.raises(ToolError, match="no node 99: it has 8 nodes"):
+        (tmp_path / "wrong").mkdir()
+        play(tmp_path / "wrong", settings(from_graph=f"{old / 'graph.jsonl'}:99"))
+    with pytest.raises(ToolError, match="no such graph"):
+        play(tmp_path / "wrong", settings(from_graph="nowhere.jsonl"))

@@ -108,6 +108,9 @@ class Details(TypedDict):
     began: NotRequired[float]
     """Of nodes without rounds: on the search's clock."""
 
+    taken_over: NotRequired[bool]
+    """From another graph."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -147,6 +150,7 @@ class Graph:
         lower_is_better: bool,
         rounded: Callable[[float], float] = lambda score: score,
         most_shown: int | None = None,
+        read_only: bool = False,
     ):
         """rounded: a score as models are shown it; most_shown: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
@@ -157,13 +161,18 @@ class Graph:
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self.started: set[int] = set()  # `start` of each node
+        self.taken_over = 0  # nodes from another graph
         self._offsets: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+b")
-            self._read()
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("rb" if read_only else "a+b")
+            whole = self._read()
+            if not read_only:
+                os.truncate(path, whole)
+                self._file.seek(0, os.SEEK_END)
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}") from None
 
@@ -264,6 +273,19 @@ class Graph:
             offset += len(line)
         return self.nodes[-len(new_nodes) :]
 
+    def take_over(self, path: Path, last: int | None = None) -> None:
+        """Begin an empty graph with the nodes of another file, up to node `last`. ToolError: there are no such nodes."""
+        if not path.is_file():
+            raise ToolError(f"{path}: no such graph")
+        other = Graph(path, self.lower, read_only=True)
+        try:
+            most = len(other) - 1 if last is None else last
+            if not 0 <= most < len(other):
+                raise ToolError(f"{path}: no node {most}: it has {len(other)} nodes")
+            self.add([{**other.details(number), "taken_over": True} for number in range(most + 1)])
+        finally:
+            other.close()
+
     def until(self, size: int) -> "Graph":
         """The graph as it was with `size` nodes, to read; sums over all nodes are those of the present graph."""
         view = copy.copy(self)
@@ -279,6 +301,7 @@ class Graph:
     def _index(self, details: Details, offset: int) -> None:
         node = convert(details, Node)
         self.nodes.append(node)
+        self.taken_over += "taken_over" in details
         self.started.add(details.get("start", node.number))
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
@@ -293,8 +316,8 @@ class Graph:
             self.spent[phase] = added(self.spent.get(phase), used)
         add_by_role(self.spent_by_role, details["asked"])
 
-    def _read(self) -> None:
-        """Index the nodes of the file, and cut off an incomplete last round."""
+    def _read(self) -> int:
+        """Index the nodes of the file; the bytes of all but an incomplete last round."""
         self._file.seek(0)
         complete, offset = 0, 0
         waiting: list[tuple[Details, int]] = []
@@ -314,8 +337,7 @@ class Graph:
                 for node in waiting:
                     self._index(*node)
                 waiting, complete = [], offset
-        os.truncate(self.file, complete)
-        self._file.seek(0, os.SEEK_END)
+        return complete
 
 
 def notes_of(details: Details) -> Notes:

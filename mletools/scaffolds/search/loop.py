@@ -42,6 +42,8 @@ class Search:
         if not resume:
             path.unlink(missing_ok=True)
         self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
+        if settings.from_graph is not None and not len(self.graph):
+            self.graph.take_over(*named_graph(settings.from_graph))
         self._stop_file = path.parent / STOP
         self.stopped = False  # by the user
         self._wall = WallClock(self.graph.elapsed) if settings.clock == "wall" else None
@@ -282,3 +284,9 @@ class Search:
             return None
         reserve = self._components.evaluation.reserve(self.graph, self._wall is not None)
         return most - min(RESERVED * most, reserve + (MARGIN * self.graph.longest_run if refit else 0.0))
+
+
+def named_graph(text: str) -> tuple[Path, int | None]:
+    """The file of FILE[:NODE], and the node; None: the last."""
+    file, colon, number = text.rpartition(":")
+    return (Path(file), int(number)) if colon and number.isdecimal() and not Path(text).exists() else (Path(text), None)

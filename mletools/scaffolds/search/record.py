@@ -44,6 +44,8 @@ def search_record(
         "elapsed_s": round(clock, 4),
         "cost": _cost(usage),
     }
+    if graph.taken_over:
+        search["taken_over"] = graph.taken_over
     if stopped:
         search["stopped"] = True
     if settings.evaluation_asked is not None:
@@ -135,9 +137,13 @@ def _turn(details: Details, graph: Graph) -> Turn:
 
 
 def step_records(job: SearchJob, graph: Graph) -> Iterator[Rollout]:
-    """A rollout for each answer of the policy in the graph, with the result of its node. Lineage is left empty."""
+    """A rollout for each answer of the policy in the graph, with the result of its node, but for nodes of another
+    search. Lineage is left empty.
+    """
     for number in range(len(graph)):
         node = graph.details(number)
+        if "taken_over" in node:
+            continue
         parent = graph.details(node["parents"][0]) if node["parents"] else None
         for index, exchange in enumerate(node["asked"]):
             if exchange["who"] == "policy":

@@ -134,6 +134,11 @@ class SearchSettings(Settings):
         "Embeddings for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
     )
     embedding_url: str | None = _server("embeddings'")
+    from_graph: str | None = option(
+        "Begin with the nodes of this graph, up to node NODE, whose time and cost count: go on with a search that has "
+        "ended, or another way from there. For one task.",
+        metavar="FILE[:NODE]",
+    )
     graph: str | None = option(
         "Keep the exploration graphs here (default: OUTPUT.graph until the run is complete).",
         kind="folder",
@@ -161,7 +166,9 @@ class SearchSettings(Settings):
 
     def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
-        left_out = ("set", "evaluation_asked", *(("rounds", "workers") if self.rounds != "free" else ()))
+        left_out = {"set", "evaluation_asked"}
+        left_out |= {"rounds", "workers"} if self.rounds != "free" else set()
+        left_out |= {"from_graph"} if self.from_graph is None else set()
         return {name: value for name, value in super().own().items() if name not in left_out}
 
     def identity(self) -> dict[str, object]:
