@@ -477,7 +477,10 @@ def test_the_schema_knows_every_operation() -> None:
 
 def test_every_prompt_of_a_search_is_part_of_what_a_record_depends_on() -> None:
     found = {path.stem for path in (Path(prompts.__file__).parent).glob("search-*.md")}
-    assert found | {"task"} == set(search.PROMPTS)
+    assert found | {"task"} == {*search.PROMPTS, *search.LATER_PROMPTS}
+    plain, edited = (settings(*each, preset="rd-agent") for each in ((), ("coding.edits=true",)))
+    (one, _), (other, _) = (SearchScaffold().start(TASK, each, 7) for each in (plain, edited))  # type: ignore[arg-type]
+    assert len(one) == 3 and prompts.text("search-edits") in other[3]
 
 
 # --- answers with faults ------------------------------------------------------------------------------------------

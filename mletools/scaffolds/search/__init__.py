@@ -8,11 +8,15 @@ memory, coding, evaluation: the components.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+from ... import prompts
 from ...base.errors import ToolError
+from ...records.rollout import Rollout
+from ...records.task import Task
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
-from .components import constants_of, load, preset_constants, read_constants
+from .components import constants_of, load, preset_constants, read_constants, stored_constants
 from .settings import PRESET_ROUNDS, PRESETS, SearchSettings
 
 REPORTED = "agent"  # the evaluation that needs no held-out rows
@@ -22,6 +26,8 @@ _PARTS = (
     "stage-improvement stage-merge"
 )
 PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
+# Prompts of components that ids are older than: those of searches without these do not depend on them.
+LATER_PROMPTS = {"search-edits": ("coding", "edits")}
 
 
 class SearchScaffold(Scaffold[SearchSettings]):
@@ -67,21 +73,32 @@ class SearchScaffold(Scaffold[SearchSettings]):
             memory=names["memory"],
             coding=names["coding"],
             evaluation=names["evaluation"],
-            constants={kind: constants_of(component) for kind, component in components.items()},
+            constants={kind: stored_constants(component) for kind, component in components.items()},
         )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
         """See Scaffold.without_validation: in place of scores on held-out rows those that programs print."""
-        constants = {**settings.constants, "evaluation": constants_of(load("evaluation", REPORTED, {}))}
+        constants = {**settings.constants, "evaluation": stored_constants(load("evaluation", REPORTED, {}))}
         asked = settings.evaluation
         return replace(settings, validation=0.0, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
+
+    def start(self, record: Task | Rollout, settings: SearchSettings, seed: int) -> tuple[list[Any], Any]:
+        """See Scaffold.start."""
+        identity, start = super().start(record, settings, seed)
+        later = [
+            prompts.text(prompt)
+            for prompt, (kind, value) in LATER_PROMPTS.items()
+            if settings.components()[kind] == value or settings.constants[kind].get(value)
+        ]
+        return identity + ([later] if later else []), start
 
     def describe(self, settings: SearchSettings) -> str:
         """The bound of nodes; the components and their constants, a line each."""
         free = f", {settings.workers} under way at once" if settings.rounds == "free" else ""
         lines = [f"{settings.max_turns} nodes{free}:"]
         for kind, name in settings.components().items():
-            constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
+            values = constants_of(load(kind, name or "", settings.constants[kind]))
+            constants = " ".join(f"{constant}={value}" for constant, value in values.items())
             lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TypeVar, get_args
 
 from ...prompts import answers
 from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, Trial
 from ..interface import RunResult
 from .graph import Details, Graph, Node, Problem
+
+LATER = "later"
+T = TypeVar("T", bool, int, float, str)
+
+
+def later(default: T) -> T:
+    """A constant of a component that is newer than others: at its default it is neither in records nor part of ids."""
+    value: T = field(default=default, metadata={LATER: True})
+    return value
+
 
 PARTS: tuple[Component, ...] = get_args(Component)  # parts of a program that hypotheses change
 AXES = dict(zip(answers.AXES, (0.2, 0.4, 0.2, 0.1, 0.1), strict=True))  # weights of scores

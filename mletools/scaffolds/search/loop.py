@@ -25,7 +25,7 @@ from .graph import Details, Graph, Node, Notes, add_by_role, added
 from .node_context import PHASES, NodeContext, Researched
 from .sections import experiment_line, failed_attempts
 from .settings import SearchJob
-from .similarity import best_passages, read_passages
+from .similarity import best_passages, bm25, read_passages
 
 RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice and the refit
 
@@ -136,7 +136,8 @@ class Search:
             return nodes
 
         def know(query: str) -> list[str]:
-            return best_passages(query, self._passages, context.similar)
+            by_words = self.job.settings.embedding_model is None
+            return best_passages(query, self._passages, bm25 if by_words else context.similar)
 
         idea: Idea | None = None
         why = ""

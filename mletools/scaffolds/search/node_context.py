@@ -13,6 +13,7 @@ from ..reading import Answer, read_answer
 from .authenticity import inauthentic
 from .clock import WallClock
 from .data import Idea, Start, Unanswered
+from .edits import read_edits
 from .graph import Exchange, Graph, Notes, added
 from .replies import Reader, Reading
 from .settings import SearchJob
@@ -98,10 +99,19 @@ class NodeContext:
         """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
         return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
-    def answer(self, phase: Phase, role: str, prompt: str) -> Answer:
-        """The plan and the program in the answer to a single prompt. Unanswered: as `ask`."""
+    def answer(self, phase: Phase, role: str, prompt: str, edited: str | None = None) -> Answer:
+        """The plan and the program in the answer to a single prompt. Unanswered: as `ask`.
+
+        edited: the program that the answer may give edits of. ValueError: they do not apply.
+        """
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
-        return read_answer(reply["text"], reply["finish_reason"])
+        if edited is None:
+            return read_answer(reply["text"], reply["finish_reason"])
+        try:
+            return read_edits(reply["text"], edited, reply["finish_reason"])
+        except ValueError as error:
+            self.asked[-1]["problem"] = str(error)
+            raise
 
     def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.

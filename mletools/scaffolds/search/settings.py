@@ -25,6 +25,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "siblings": "memory:Siblings",
         "chain": "memory:Chain",
         "kernel": "memory:Kernel",
+        "retrieval": "memory:Retrieval",
     },
     "coding": {"once": "coding:Once", "node-debug": "coding:NodeDebug", "efficient": "coding:Efficient"},
     "evaluation": {
@@ -128,7 +129,9 @@ class SearchSettings(Settings):
     develop_model: str | None = option("Writes the programs (default: -m).", metavar="MODEL")
     develop_url: str | None = _server("developer's")
     knowledge: str | None = option(
-        "Texts (.md, .txt); relevant passages are shown to the researcher.", kind="existing folder", metavar="DIR"
+        "Texts (.md, .txt); relevant passages are shown to the researcher, by BM25 or --embedding-model.",
+        kind="existing folder",
+        metavar="DIR",
     )
     embedding_model: str | None = option(
         "Embeddings for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
