@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 from collections import Counter
 from pathlib import Path
@@ -241,3 +242,57 @@ def test_a_search_goes_on_from_a_node_of_another(tmp_path: Path, rounds: str) ->
         play(tmp_path / "wrong", settings(from_graph=f"{old / 'graph.jsonl'}:99"))
     with pytest.raises(ToolError, match="no such graph"):
         play(tmp_path / "wrong", settings(from_graph="nowhere.jsonl"))
+
+
+# --- presets that work so -------------------------------------------------------------------------------------------
+
+
+def test_gome_goes_in_the_direction_of_a_diagnosis_and_knows_what_succeeded(tmp_path: Path) -> None:
+    found = settings(preset="gome", max_turns=14, max_seconds=None)
+    assert found.rounds == "free" and found.constants["planning"]["merge_from"] == 1.0
+    records, place = play(tmp_path, found, hands=3)
+    nodes = turns(records[-1])
+    improved = [node for node, turn in zip(nodes, records[-1]["turns"], strict=True) if turn["action"] == "improve"]
+    assert improved and all(node["challenge"].startswith("lost at ") for node in improved)
+    assert all(node["challenges"][1].startswith("towards ") for node in improved)
+    assert not any(turn["action"] == "merge" for turn in records[-1]["turns"])
+    asked = [prompt for prompt in place.prompts if "# Diagnosis of the last run" in prompt]
+    assert len(asked) == len(improved) and all("The direction of the next step: towards" in prompt for prompt in asked)
+    assert any("# The last run" in prompt and "search-diagnosis" not in prompt for prompt in place.prompts)
+    for node in nodes:  # each recalled node had the best score of its branch, or is the best of all
+        assert all(nodes[number]["score"] is not None for number in node["recalled"])
+
+
+def test_without_a_diagnosis_there_is_one_question_for_an_idea(tmp_path: Path) -> None:
+    class Vague(Town):
+        def ask(self, who: str, role: str, *rest: Any) -> dict[str, Any]:
+            reply = super().ask(who, role, *rest)
+            return {**reply, "text": "It depends."} if role == "search-diagnosis" else reply
+
+    made = play(tmp_path, settings(preset="gome", max_turns=8, max_seconds=None), Vague, hands=3)[0][-1]
+    assert made["search"]["fallbacks"]["search-diagnosis"] > 0
+    assert all(node["challenge"] is None for node in turns(made))
+
+
+def test_night_changes_large_programs_by_edits_and_finds_what_failed_alike(tmp_path: Path) -> None:
+    class Wordy(Town):
+        """Programs are long, and changed by their first line."""
+
+        def ask(self, who: str, role: str, messages: Any, *rest: Any) -> dict[str, Any]:
+            reply = super().ask(who, role, messages, *rest)
+            asked = messages[-1]["content"]
+            old = re.findall(r"^print\(\d+\)  # (?:fine|broken)$", asked, re.MULTILINE)
+            if "<<<<<<< SEARCH" in asked:
+                new = reply["text"].partition("```python\n")[2].partition("\n")[0]
+                reply["text"] = f"A plan.\n\n<<<<<<< SEARCH\n{old[0]}\n=======\n{new}\n>>>>>>> REPLACE\n"
+            elif "```python" in reply["text"]:
+                reply["text"] = reply["text"].replace("\n```\n", "\n" + "# a long comment\n" * 200 + "```\n")
+            return reply
+
+    found = settings("coding.coder_loops=1", preset="night", max_turns=25, max_seconds=None)
+    made = play(tmp_path, found, Wordy, hands=3)[0][-1]
+    nodes = turns(made)
+    lines = [turn["code"].count("\n") for turn in made["turns"] if turn["code"]]
+    assert len(lines) > 8 and min(lines) > 200  # no edit has lost the rest
+    assert any(node["lesson"].startswith("[") for node in nodes if node["score"] is None and node["lesson"])
+    assert made["search"]["chosen"] is not None

@@ -27,7 +27,7 @@ _PARTS = (
 )
 PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
 # Prompts of components that ids are older than: those of searches without these do not depend on them.
-LATER_PROMPTS = {"search-edits": ("coding", "edits")}
+LATER_PROMPTS = {"search-edits": ("coding", "edits"), "search-diagnosis": ("reasoning", "diagnosis")}
 
 
 class SearchScaffold(Scaffold[SearchSettings]):
@@ -88,7 +88,7 @@ class SearchScaffold(Scaffold[SearchSettings]):
         later = [
             prompts.text(prompt)
             for prompt, (kind, value) in LATER_PROMPTS.items()
-            if settings.components()[kind] == value or settings.constants[kind].get(value)
+            if settings.components()[kind] == value or settings.constants.get(kind, {}).get(value)
         ]
         return identity + ([later] if later else []), start
 

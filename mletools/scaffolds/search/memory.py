@@ -221,6 +221,25 @@ class Retrieval(Kernel):
         )
 
 
+@dataclass(frozen=True)
+class Success(NoMemory):
+    """Recalls the `most` newest nodes, of all branches, that were better than all before them in their branch, and the best
+    of all: the success memory of GOME (arXiv 2603.01692), which the branches share. The lessons are Kernel's.
+    """
+
+    most: int = 5
+
+    def recall(
+        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
+    ) -> list[Node]:
+        records, best = graph.records(), graph.best()
+        newest = records[max(0, len(records) - self.most) :]
+        return newest if best is None or best in newest else [best, *newest]
+
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
+        return Kernel().lesson(context, graph, node)
+
+
 def error_class(node: Details) -> str | None:
     """What kind of failure a node is: the limit of its last run that was reached, the name of Python's exception, or the
     node's problem; None: it did not fail.

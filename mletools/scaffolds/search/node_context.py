@@ -25,6 +25,7 @@ NO_USAGE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "
 CONSEQUENCES = {  # of a question without an answer that can be read
     "search-analysis": "no expert role in the prompts",
     "search-idea": "no hypothesis",
+    "search-diagnosis": "one question for an idea without a diagnosis",
     "search-challenges": "one question for an idea in place of challenges and hypotheses",
     "search-hypotheses": "one question for an idea in place of challenges and hypotheses",
     "search-select": "the candidate with the best scores in place of the model's choice",

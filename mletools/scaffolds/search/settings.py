@@ -19,13 +19,18 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "evolution": "paths:Evolution",
         "adaptive": "paths:Adaptive",
     },
-    "reasoning": {"one-step": "reasoning:OneStep", "scientific": "reasoning:Scientific"},
+    "reasoning": {
+        "one-step": "reasoning:OneStep",
+        "scientific": "reasoning:Scientific",
+        "diagnosis": "reasoning:Diagnosis",
+    },
     "memory": {
         "none": "memory:NoMemory",
         "siblings": "memory:Siblings",
         "chain": "memory:Chain",
         "kernel": "memory:Kernel",
         "retrieval": "memory:Retrieval",
+        "success": "memory:Success",
     },
     "coding": {"once": "coding:Once", "node-debug": "coding:NodeDebug", "efficient": "coding:Efficient"},
     "evaluation": {
@@ -36,7 +41,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
     },
 }
 # Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator. MLE-STAR's memory is
-# "sibling" there; in its chain these are the earlier steps.
+# "sibling" there; in its chain these are the earlier steps. gome and night are later than the table.
 PRESETS: dict[str, dict[str, str]] = {
     preset: dict(zip(COMPONENTS, names.split(), strict=True))
     for preset, names in {
@@ -48,18 +53,23 @@ PRESETS: dict[str, dict[str, str]] = {
         "aira-evo": "none evolution one-step siblings node-debug agent",
         "mle-star": "none chain one-step chain node-debug agent",
         "kompete": "none greedy-merge one-step siblings node-debug agent",
+        "gome": "dynamic adaptive diagnosis success efficient aggregated",
+        "night": "dynamic adaptive scientific retrieval efficient aggregated",
     }.items()
 }
 
-# Other defaults of a preset's own components: those that AIRA-dojo ships (debug_depth, debug_prob, num_children, uct_c).
+# Other defaults of a preset's own components: AIRA's are those that AIRA-dojo ships (debug_depth, debug_prob, num_children,
+# uct_c); `night` is rd-agent with what papers' presets leave out.
 PRESET_CONSTANTS: dict[str, dict[str, dict[str, Constant]]] = {
     "aira-greedy": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
     "aira-mcts": {"paths": {"debug_depth": 20, "drafts": 5, "children": 5, "c": 0.25}},
     "aira-evo": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
+    "gome": {"planning": {"merge_from": 1.0}},  # its traces are not merged
+    "night": {"planning": {"growth": 3.0}, "coding": {"growth": 3.0, "edits": True}},
 }
 
 
-PRESET_ROUNDS: dict[str, str] = {}  # of presets that do not work in whole rounds
+PRESET_ROUNDS = {"gome": "free", "night": "free"}  # of presets that do not work in whole rounds
 
 
 def _component(kind: str) -> Any:
