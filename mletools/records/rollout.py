@@ -393,6 +393,10 @@ class Search(TypedDict):
     """The evaluation that was asked for, where no rows could be held out, so that the search went by the scores that
     programs print of themselves; absent: components has it."""
 
+    ensemble: NotRequired[list[Count]]
+    """What is handed in is made of the submissions of these nodes, best first; code is the chosen node's. Absent: it is the
+    chosen node's."""
+
     taken_over: NotRequired[Positive]
     """Nodes that it began with, from another graph (--from-graph); the sums of time and cost have theirs. Absent: none."""
 

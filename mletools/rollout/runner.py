@@ -183,6 +183,7 @@ class Runner:
                 resume=run.resume,
                 jobs=run.jobs,
                 embeddings=self.models.embeddings(stack),
+                selection=needs.selection,
                 progress=self._count_nodes,
                 metric_fails=self._count_metric_failure,
             )
@@ -208,6 +209,9 @@ class Runner:
             f"would play {count * size} rollouts of {self.models.options.model} ({count} {kind}s x {size}{again}), "
             f"each of at most {self.scaffold.describe(self.settings)}"
         )
+        costs = self.scaffold.costs(self.settings, self.models.prices())
+        if costs is not None:
+            self.run.say(f"each: {costs}")
 
     def _sandbox(self, stack: ExitStack, at_once: int) -> Sandbox:
         slots = self.run.jobs if self.scaffold.sessions else min(self.run.jobs, at_once)

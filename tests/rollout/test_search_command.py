@@ -1,9 +1,11 @@
 """mle-rollout --scaffold search as a user has it: a real server, sandbox and grader, kills, faults, and what follows it."""
 
+import csv
 import json
 import os
 import re
 import signal
+import statistics
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from conftest import ROOT, mostly_slow, records, run_command
 from embedding_server import Server as EmbeddingServer
 from model_server import FaultyServer
-from played import command, fenced, program, write_tasks
+from played import command, fenced, program, score_by_hand, write_tasks
 from played_checks import TIMES, alike, check_nothing_told, check_tokens, graded
 from stopping import FAULTS, gone, stopped
 
@@ -256,3 +258,50 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     assert "rollouts of scripted (1 tasks x 1), each of at most 500 nodes:\n" in told
     assert re.search(r"paths +greedy +\(drafts=3 debug_probability=0\.5 debug_depth=3\)", told)
     assert os.listdir(tmp_path).count("views") == 0
+    assert "mle-rollout: each: roughly 12 hours, " in told and "USD not known (--price)" in told
+
+
+@pytest.mark.slow
+def test_no_program_sees_selection_rows_and_the_mean_of_the_best_is_handed_in(tmp_path: Path) -> None:
+    (task,) = write_tasks(tmp_path)
+    own = ("--evaluation", "three-splits", "--set", "evaluation.ensemble=3", "--rounds", "free", "-j", "3")
+    with FaultyServer(searching) as server:
+        line = command(server, "search", "--preset", "rd-agent", "--max-turns", "10", *own, "--graph", "graphs")
+        (made,) = records(run_command(*line, cwd=tmp_path).stdout)
+        told = "".join(json.dumps(request) for request in server.requests)
+    views = tmp_path / "views"
+    within, outer = views / f"{task['id']}-0.2-within", views / f"{task['id']}-0.2-selection"
+
+    def ids(path: Path) -> set[str]:
+        with path.open() as file:
+            return {row["id"] for row in csv.DictReader(file)}
+
+    train, test = ids(within / "public/train.csv"), ids(within / "public/test.csv")
+    validation, selection = (ids(view / "private/validation.csv") for view in (within, outer))
+    assert train and validation and selection and not train & (validation | selection) and not validation & selection
+    hidden = ids(tmp_path / task["data"]["dir"] / "public/test.csv")
+    assert test == hidden | validation | selection
+    slopes = {
+        turn["node"]["number"]: float(re.findall(r"([\d.]+) \* float", turn["code"])[-1])
+        for turn in made["turns"]
+        if turn["node"]["score"] is not None
+    }
+    for each in made["search"]["candidates"]:
+        slope = slopes[each["node"]]
+        assert each["score"] == score_by_hand(within / "private/validation.csv", slope)
+        assert each["holdout"] == score_by_hand(outer / "private/validation.csv", slope)
+        assert f"{each['holdout']}" not in told or f"{each['holdout']}" == f"{each['score']}"
+    members = [each["node"] for each in made["search"]["candidates"][:3]]
+    together = statistics.fmean(slopes[number] for number in members)
+    best = made["search"]["candidates"][0]
+    better = score_by_hand(outer / "private/validation.csv", together) < best["holdout"]
+    assert (made["search"].get("ensemble") == members) == better
+    used = together if better else slopes[best["node"]]
+    (after,) = graded(tmp_path, [made])
+    assert after["grade"]["valid"]
+    with (tmp_path / made["execution"]["submission"]["file"]).open() as file:
+        handed_in = {row["id"]: float(row["y"]) for row in csv.DictReader(file)}
+    assert handed_in.keys() == hidden
+    with (tmp_path / task["data"]["dir"] / "public/test.csv").open() as file:
+        xs = {row["id"]: float(row["x"]) for row in csv.DictReader(file)}
+    assert all(handed_in[id] == pytest.approx(used * xs[id]) for id in hidden)

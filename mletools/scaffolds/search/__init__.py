@@ -6,18 +6,20 @@ authenticity: what the components share; repair: answers with faults; planning, 
 memory, coding, evaluation: the components.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ... import prompts
 from ...base.errors import ToolError
-from ...records.rollout import Rollout
+from ...models.prices import Price
+from ...records.rollout import Phase, Rollout
 from ...records.task import Task
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
 from .components import constants_of, load, preset_constants, read_constants, stored_constants
-from .settings import PRESET_ROUNDS, PRESETS, SearchSettings
+from .costs import described
+from .settings import PHASES, PRESET_ROUNDS, PRESETS, SearchSettings
 
 REPORTED = "agent"  # the evaluation that needs no held-out rows
 _PARTS = (
@@ -102,9 +104,17 @@ class SearchScaffold(Scaffold[SearchSettings]):
             lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 
+    def costs(self, settings: SearchSettings, prices: Mapping[str, Price | None]) -> str:
+        """See Scaffold.costs."""
+        own: dict[Phase, str | None] = {"research": settings.research_model, "develop": settings.develop_model}
+        of_phase = {phase: prices["policy" if own[phase] is None else role] for phase, role in PHASES.items()}
+        return described(settings, of_phase)
+
     def needs(self, settings: SearchSettings) -> Needs:
         """See Scaffold.needs."""
-        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph)
+        evaluation = load("evaluation", settings.evaluation or "", settings.constants["evaluation"])
+        selection = bool(getattr(evaluation, "selection", False))
+        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph, selection=selection)
 
     def play(self, job: Job[SearchSettings], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollouts of the search's steps, then its own."""
@@ -114,13 +124,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
         search = Search(job, environment)
         try:
             choice = search.explore()
-            refitted = search.refit(choice) if job.settings.refit and job.settings.validation > 0 else None
+            refits = job.settings.refit and job.settings.validation > 0 and choice.ensemble is None
+            refitted = search.refit(choice) if refits else None
             yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
             record = search_record(
                 job, task, search.graph, choice, usage, by_role, search.clock, search.notes(), search.stopped
             )
+            if choice.ensemble is not None:
+                record["execution"] = {**record["execution"], "submission": choice.ensemble}
             if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
                 record["refit"], record["execution"] = {"used": True}, refitted["execution"]
             elif refitted is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, get_args
 
 from ...prompts import answers
-from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, Trial
+from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, SubmissionFile, Trial
 from ..interface import RunResult
 from .graph import Details, Graph, Node, Problem
 
@@ -167,9 +167,12 @@ class Developed:
 class Choice:
     """The node to hand in, or None, how it was chosen, and the candidates {node, score, holdout}, best first.
 
-    holdout: the score on fresh rows; None: not run again.
+    holdout: the score on fresh rows; None: not run again. ensemble: what is handed in in place of the node's submission,
+    made of those of the nodes `members`.
     """
 
     number: int | None
     how: str
     candidates: tuple[Candidate, ...] = ()
+    ensemble: SubmissionFile | None = None
+    members: tuple[int, ...] = ()

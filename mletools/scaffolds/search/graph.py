@@ -32,6 +32,7 @@ from ...records.rollout import (
     TurnGrade,
     Usage,
 )
+from ..interface import Selection
 
 Number = TypeVar("Number", int, float)
 # unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
@@ -93,6 +94,9 @@ class Details(TypedDict):
     execution: Execution | None
     validation: Feedback | None
     grade: TurnGrade | None
+    selection: NotRequired[Selection]
+    """Its part on the selection rows; no model is told of it."""
+
     trials: list[Trial]
     usage: dict[Phase, Usage]
     seconds: float

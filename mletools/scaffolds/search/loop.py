@@ -22,9 +22,9 @@ from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea,
 from .evaluation import MARGIN
 from .free import FreeWorkers
 from .graph import Details, Graph, Node, Notes, add_by_role, added
-from .node_context import PHASES, NodeContext, Researched
+from .node_context import NodeContext, Researched
 from .sections import experiment_line, failed_attempts
-from .settings import SearchJob
+from .settings import PHASES, SearchJob
 from .similarity import best_passages, bm25, read_passages
 
 RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice and the refit
@@ -212,6 +212,8 @@ class Search:
             "seconds": 0.0,
             "asked": context.asked,
         }
+        if result is not None and "selection" in result:
+            details["selection"] = result["selection"]
         lesson = self._components.memory.lesson(context, graph, details)
         seconds = round(context.seconds, 4)
         details["lesson"], details["supported"] = lesson.text, lesson.supported

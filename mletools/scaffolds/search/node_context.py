@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...base.ids import derive_seed
-from ...records.rollout import AnswerNote, Message, Phase, Usage
-from ..interface import Reply, RunResult, SearchEnvironment, usage_of
+from ...records.rollout import AnswerNote, Message, Phase, SubmissionFile, Usage
+from ..interface import Ensemble, Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .authenticity import inauthentic
@@ -16,11 +16,10 @@ from .data import Idea, Start, Unanswered
 from .edits import read_edits
 from .graph import Exchange, Graph, Notes, added
 from .replies import Reader, Reading
-from .settings import SearchJob
+from .settings import PHASES, SearchJob
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-PHASES: dict[Phase, str] = {"research": "researcher", "develop": "developer"}  # and the model role of each
 NO_USAGE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
 CONSEQUENCES = {  # of a question without an answer that can be read
     "search-analysis": "no expert role in the prompts",
@@ -234,6 +233,10 @@ class NodeContext:
         """Why a program's submission is no model's prediction, in words; None where nothing speaks against it."""
         columns, (submission, sample) = self.task["submission"], self._environment.submission(result["execution"])
         return inauthentic(code, submission, sample, columns["id"], columns["target"])
+
+    def ensemble(self, members: Sequence[tuple[SubmissionFile, SubmissionFile]]) -> Ensemble | None:
+        """See SearchEnvironment.ensemble."""
+        return self._environment.ensemble(members)
 
     @property
     def task_text(self) -> str:

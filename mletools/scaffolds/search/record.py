@@ -44,6 +44,8 @@ def search_record(
         "elapsed_s": round(clock, 4),
         "cost": _cost(usage),
     }
+    if choice.ensemble is not None:
+        search["ensemble"] = list(choice.members)
     if graph.taken_over:
         search["taken_over"] = graph.taken_over
     if stopped:

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...base.options import option
+from ...records.rollout import Phase
 from ..interface import Job, Settings
 
 Constant = bool | int | float | str
+PHASES: dict[Phase, str] = {"research": "researcher", "develop": "developer"}  # and the model role of each
 SECONDS = 43200.0  # of a search, as in the paper
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
@@ -38,6 +40,7 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "standard": "evaluation:Standard",
         "judged": "evaluation:Judged",
         "aggregated": "evaluation:Aggregated",
+        "three-splits": "evaluation:ThreeSplits",
     },
 }
 # Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator. MLE-STAR's memory is
