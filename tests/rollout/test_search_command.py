@@ -6,17 +6,21 @@ import os
 import re
 import signal
 import statistics
+import subprocess
+import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, mostly_slow, records, run_command
+from conftest import BIN, ROOT, mostly_slow, records, run_command
 from embedding_server import Server as EmbeddingServer
 from model_server import FaultyServer
 from played import command, fenced, program, score_by_hand, write_tasks
 from played_checks import TIMES, alike, check_nothing_told, check_tokens, graded
 from stopping import FAULTS, gone, stopped
+
+from mletools.sandbox.process_tree import descendants
 
 BLOCK = (
     "import sys\nif '--debug' in sys.argv:\n    print('==== Start of Debug Information ====\\ndebug_time: 0.1\\n"
@@ -305,3 +309,38 @@ def test_no_program_sees_selection_rows_and_the_mean_of_the_best_is_handed_in(tm
     with (tmp_path / task["data"]["dir"] / "public/test.csv").open() as file:
         xs = {row["id"]: float(row["x"]) for row in csv.DictReader(file)}
     assert all(handed_in[id] == pytest.approx(used * xs[id]) for id in hidden)
+
+
+@pytest.mark.slow
+def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
+    """They are ended with the command, and the best so far is handed in."""
+    write_tasks(tmp_path)
+
+    def hanging(body: dict[str, Any]) -> str:
+        text = searching(body)
+        late = len(list((tmp_path / "graphs").glob("*.jsonl"))) and sum(1 for _ in graph().open()) >= 4
+        return text.replace("import csv", "import csv, time\ntime.sleep(250)", 1) if late else text
+
+    def graph() -> Path:
+        return next((tmp_path / "graphs").glob("*.jsonl"))
+
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    with FaultyServer(hanging) as server:
+        line = search(server, "aide", 40, "--rounds", "free", "--workers", "2", "-j", "2", "--graph", "graphs")
+        line += ["-o", "out.jsonl", "--timeout", "280"]
+        process = subprocess.Popen([str(BIN / line[0]), *line[1:]], cwd=tmp_path, env=environment)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (
+            list((tmp_path / "graphs").glob("*.jsonl"))
+            and sum(1 for _ in graph().open()) >= 4
+            and b"time.sleep(250)" in (tmp_path / "out.jsonl.tape").read_bytes()
+        ):
+            time.sleep(0.1)
+            if process.poll() is not None:
+                break
+        family = set(descendants(process.pid))
+        (tmp_path / "graphs/stop").touch()
+        assert process.wait(timeout=100) == 0 and gone(family)
+    (made,) = records((tmp_path / "out.jsonl").read_bytes())
+    assert made["search"]["stopped"] is True and 4 <= len(made["turns"]) < 40
+    assert made["search"]["chosen"] is not None
