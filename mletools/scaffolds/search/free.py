@@ -55,6 +55,8 @@ class FreeWorkers:
     def _begin(self) -> bool:
         """Begin a node: its research here, since ideas see those before them, its development in a thread."""
         search = self._search
+        if search.share([node.context for node in self._under_way.values()]) >= 1:
+            return False  # also of nodes that a killed search had begun, where the budget is smaller now
         while self._next in search.graph.started:
             self._next += 1
         environment = search.environment.part(str(self._next))
@@ -70,11 +72,9 @@ class FreeWorkers:
         return True
 
     def _decide(self) -> JsonObject:
-        """The next node, a Start as JSON. _Nothing: the budget is used up, or nothing can be done beside the others."""
+        """The next node, a Start as JSON. _Nothing: too little time is left, or nothing can be done beside the others."""
         search, settings, graph = self._search, self._search.job.settings, self._search.graph
         share = search.share([node.context for node in self._under_way.values()])
-        if share >= 1:
-            raise _Nothing
         deadline, clock = search.deadline(), max(search.clock, self._clock)
         left = None if deadline is None else deadline - clock
         if left is not None and graph.nodes:
