@@ -49,7 +49,7 @@ PLANS: dict[str, list[tuple[str, str]]] = {
     "rl4mle": [
         ("Eight cards; programs of a minute.", "GPUS=8 PROGRAM_SECONDS=60"),
         ("One card does not hold the paper's size:", "GPUS=1"),
-        ("With an adapter, beside the sampler:", "GPUS=1 JOBS=3 LORA_RANK=16 SAMPLER_SHARE=0.3 MICRO_TOKENS=8192 PROGRAM_SECONDS=60"),
+        ("With an adapter, beside the sampler, and no model that instruments:", "GPUS=1 JOBS=3 LORA_RANK=16 SAMPLER_SHARE=0.3 MICRO_TOKENS=8192 INSTRUMENTER= PROGRAM_SECONDS=60"),
     ],
     "sandmle": [
         ("Eight cards. MLE-Dojo's 50,000 tokens are beyond the model's context:", "GPUS=8"),
@@ -57,7 +57,7 @@ PLANS: dict[str, list[tuple[str, str]]] = {
         ("One card does not hold the paper's size:", "GPUS=1"),
         (
             "With an adapter, beside the sampler, and without validation, which chooses nothing here:",
-            "GPUS=1 JOBS=3 POLICY=qwen3-8b-131072 LORA_RANK=16 SAMPLER_SHARE=0.35 CONTEXT=58368 MICRO_TOKENS=40960",
+            "GPUS=1 JOBS=3 POLICY=qwen3-8b-131072 LORA_RANK=16 SAMPLER_SHARE=0.37 CONTEXT=58368 MICRO_TOKENS=40960",
         ),
     ],
     "mle-rl": [

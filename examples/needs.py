@@ -89,6 +89,9 @@ def missing(found: list[list[str]]) -> Iterator[str]:
         if why := server(url, models):
             yield why
     yield from images({image for words in found if (image := value(words, "--image"))})
+    for folder in sorted({folder for words in found if (folder := value(words, "--weights"))}):
+        if not Path(folder).is_dir() or not any(Path(folder).iterdir()):
+            yield f"{folder}: no pretrained weights are there: docs/sandbox.md says how to fetch them; or PRETRAINED="
 
 
 def unprepared(words: list[str]) -> Iterator[str]:
@@ -114,7 +117,7 @@ def images(named: set[str]) -> Iterator[str]:
         done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, text=True, check=False)
         if done.returncode:
             why = done.stderr.strip().splitlines()[-1]
-            yield f"no image {image}: make image IMAGE={image} at the top, or IMAGE=NAME ({why})"
+            yield f"no image {image}: make image KIND=ml IMAGE={image} at the top, or IMAGE=NAME ({why})"
 
 
 def cards(text: str) -> Iterator[str]:

@@ -38,30 +38,33 @@ EXPERIMENT := $(notdir $(CURDIR))
 
 # The machine that a program runs on, in one place. MLE-RL: 128 cores, 700 GB and A10s, here shared by eight (5.1). R&D-Agent: 12 cores,
 # 220 GB, a V100 (4.1). SandMLE: an H200 (A.2). MLE-Ideator: an A10G (B.2). RL for MLE agents tells none. What a paper does not tell is
-# ours: 12 cores and 64 GB.
+# ours: 12 cores and 64 GB. The image is that of `make image KIND=ml` at the top; PRETRAINED: a folder of pretrained weights that
+# programs see (mle-rollout --weights), without which they train from nothing.
 cores.mle-rl := 16
 memory.mle-rl := 87500
 cores.rd-agent := 12
 memory.rd-agent := 220000
-IMAGE ?= mletools-sandbox
+IMAGE ?= mletools-sandbox-ml
+PRETRAINED ?=
 THREADS ?= $(or $(cores.$(EXPERIMENT)),12)
 MEMORY ?= $(or $(memory.$(EXPERIMENT)),64000)
 PROCESSES ?= 4096
 FILE_SIZE ?= 100000
 DISK ?= 200000
+SHARED_MEMORY ?= 16000
 ENVIRONMENT = $(if $(IMAGE),--backend docker --image $(IMAGE)) $(PROGRAM_GPUS:%=--gpus %) --threads $(THREADS) --memory-size $(MEMORY) \
-  --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK)
+  --processes $(PROCESSES) --file-size $(FILE_SIZE) --disk $(DISK) $(SHARED_MEMORY:%=--shared-memory %) $(PRETRAINED:%=--weights %)
 
-# The machine's cards, by number, and who has which: the trainer, the sampler beside it, validation (--validate) beside both, programs (one
-# card each); fresh samples of what was trained come when the trainer is gone. No two of those that run together are on one card, unless a
-# share says how much of it vLLM takes. `make plan` says whether they hold what they have to (docs/plans.md). Other numbers of cards: set
-# the variables. A layout: trainer, sampler, validation, programs.
+# The machine's cards, as nvidia-smi numbers them, and who has which: the trainer, the sampler beside it, beside both validation (--validate)
+# or a model that instruments, programs (one card each); fresh samples of what was trained come when the trainer is gone. No two of those
+# that run together are on one card, unless a share says how much of it vLLM takes. `make plan` says whether they hold what they have to
+# (docs/plans.md). Other numbers of cards: set the variables. A layout: trainer, sampler, validation, programs.
 layout.mle-ideator.1 := 0 0 0 -
 layout.mle-ideator.8 := 0 1 2 4,5,6,7
 layout.mle-rl.1 := 0 0 - -
 layout.mle-rl.8 := 0,1,2,3 4,5 - 6,7
 layout.rl4mle.1 := 0 0 - -
-layout.rl4mle.8 := 0,1 2 - 3,4,5,6,7
+layout.rl4mle.8 := 0,1 2 3 4,5,6,7
 layout.sandmle.1 := 0 0 - -
 layout.sandmle.8 := 0,1,2,3 4 5 6,7
 layout.rd-agent.1 := - - - 0
@@ -100,12 +103,10 @@ TRAINER = $(strip $(if $(TRAINER_GPUS),CUDA_VISIBLE_DEVICES=$(TRAINER_GPUS)) $(L
 VALIDATOR = $(call on,$(VALIDATOR_GPUS),$(VALIDATOR_SHARE))
 # all others'
 ifneq ($(EVALUATOR_GPUS),)
+export CUDA_DEVICE_ORDER := PCI_BUS_ID
 export CUDA_VISIBLE_DEVICES := $(EVALUATOR_GPUS)
 export MLE_ENGINE_OPTION = $(call engine,$(EVALUATOR_GPUS),$(EVALUATOR_SHARE))
 endif
-
-# Competitions whose labels are in no table have no rows to hold out: searches, which need scores, leave them out, and say so.
-SKIP := --max-rejects 100
 
 # where the prepared competitions and the benchmark's checkout lie
 BENCH ?= mle-bench/data
@@ -172,7 +173,7 @@ all:
 	python3 ../small_model.py smollm2 $(SMALL_MODEL)
 	python3 ../rehearsal_model.py $(SMALL_MODEL) $(POLICY)
 	python3 ../competitions.py $(OUT)/bench
-	python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- \
+	env -u CUDA_VISIBLE_DEVICES python3 ../servers.py $(POLICY) $(PORT) $(EMBEDDING_PORT) $(OUT)/servers -- \
 	  python3 ../processes.py $(OUT)/processes.jsonl -- $(INNER) --no-print-directory results
 else ifeq ($(SIZE),paper)
 all: needs
@@ -186,7 +187,8 @@ needs:
 	@$(INNER) -s -n --always-make results | python3 ../needs.py
 
 # of each stage the processes and their cards, memory, rollouts, hours, tokens and USD; an error where something does not fit
-# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices
+# PROGRAM_SECONDS: of a program, where that is less than its limit; PRICES: a file of prices; usd: of a run, as the papers tell (table 8;
+# the costs of an implementer alone)
 usd.rd-agent := 20.74
 usd.mle-ideator := 1.4
 PRICES ?=

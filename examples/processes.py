@@ -98,7 +98,8 @@ def users(processes: Iterable[Process]) -> list[User]:
         if name.startswith("mle-train-"):
             found.append(User(TRAINER, cards_of(each.cards), None))
         elif local:
-            found.append(User(VALIDATION if each.validates else SAMPLER, cards_of(each.cards), share_of(each.engine)))
+            what = VALIDATION if each.validates else SAMPLER if name == "mle-rollout" else f"the model of {name}"
+            found.append(User(what, cards_of(each.cards), share_of(each.engine)))
         if gpus := each.value("--gpus"):
             found.append(User(PROGRAMS, cards_of(gpus), None))
     return list(dict.fromkeys(found))  # a trainer has a process for each card
@@ -183,7 +184,7 @@ def written(name: str, process: Process, given: list[Any]) -> Iterator[Any]:
     elif name == "mle-rollout":
         size = int(process.value("-g") or 1)
         played = [
-            {"kind": "rollout", "id": f"{at}", "task": each.get("task", each), "name": each["name"], "reward": 0.5}
+            {"kind": "rollout", "id": f"{at}", "task": each.get("task", each), "name": each["name"], "sample": at, "reward": 0.5}
             for each in given for at in range(size)
         ]  # fmt: skip
         if states := process.value("--write-states"):

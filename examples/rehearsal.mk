@@ -36,9 +36,9 @@ TEN := learning-agency-lab-automated-essay-scoring-2
 TWELVE := tabular-playground-series-may-2022
 FORTY := tabular-playground-series-may-2022 dogs-vs-cats-redux-kernels-edition
 
-# ---- the machine: this one, whose cards are pretended: none computes on them, but processes are told theirs, programs lease
-# theirs, and a rehearsal fails where two that run together have the same (processes.py). IMAGE: where a Docker daemon runs,
-# the name of an image (make image)
+# ---- the machine: this one. Its cards are pretended where there are none: processes are told theirs, programs lease theirs,
+# and a rehearsal fails where two that run together have the same (processes.py). IMAGE: where a Docker daemon runs, the name
+# of an image (make image); its daemon knows no pretended cards, so PROGRAM_GPUS= goes with it
 GPUS := 8
 LAUNCH :=
 TRAINER_GPUS := 0
@@ -52,19 +52,20 @@ MEMORY := 2048
 PROCESSES := 64
 FILE_SIZE := 64
 DISK := 256
+SHARED_MEMORY :=
 
 # ---- budgets
 RUNS := 1
 REPEATS := 1
 ABLATION_RUNS := 1
 STEPS := 1
-PASSES := 4
+PASSES := $(if $(filter rl4mle,$(NAMED)),16,4)
 GROUP := 4
 SAMPLES := 4
 COUNTS := 2 4
 JOBS := 4
 RUN_SECONDS := 30
-SEARCH_SECONDS := 40
+SEARCH_SECONDS := 60
 FULL_SECONDS := 40
 LITE_SECONDS := 40
 LITE_RUN_SECONDS := 30
@@ -74,7 +75,6 @@ EPISODE_SECONDS := 40
 SAMPLED_TURNS := 3
 EVALUATED_TURNS := 4
 TURNS := 1 2
-TEACHER_TRACES := 2
 BATCH := 4
 ANSWER_TOKENS := 360
 TRACE_TOKENS := 1200

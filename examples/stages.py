@@ -330,6 +330,9 @@ class Planner:
     def _engines(self, stage: Stage, command: Command, follows: str | None) -> None:
         """vLLM in the command's own process, of the policy and of an ideator; follows: the model whose training it samples for."""
         options, process = command.options, command.process
+        if follows:
+            self._context = context_of(options)
+        self._served(stage, options, follows)
         for spec, tokens in (
             (options["model"], context_of(options)),
             (options.get("ideator"), ideator_context(options)),
@@ -337,6 +340,17 @@ class Planner:
             if (checkpoint := local(spec)) is not None:
                 model = self._base(follows or checkpoint)
                 self._vllm(stage, model, tokens, process.cards, process.engine)
+
+    def _served(self, stage: Stage, options: Options, follows: str | None) -> None:
+        """The server of the policy, where it is on this machine."""
+        for server in self.machine.servers:
+            url, _, place = server.partition("=")
+            if url == options.get("model_url") and local(options["model"]) is None:
+                cards, _, share = place.partition("@")
+                engine = f"tensor_parallel_size={len(cards_of(cards))}" + (
+                    f" gpu_memory_utilization={share}" if share else ""
+                )
+                self._vllm(stage, self._base(follows or options["model"]), context_of(options), cards, engine)
 
     def _vllm(self, stage: Stage, model: str, tokens: int, cards: str, engine: str) -> None:
         arguments = dict(re.findall(r"(\w+)=(\S+)", engine))
@@ -356,7 +370,11 @@ class Planner:
         if needed <= room:
             return
         whole = self.machine.card_gb * USED
-        ways = [f"{n} cards of its own" for n in CARDS[:4] if vllm_gb(model, n, length) <= whole][:1]
+        ways = [
+            f"{n} cards of its own" if n > 1 else "a card of its own"
+            for n in CARDS[:4]
+            if vllm_gb(model, n, length) <= whole
+        ][:1]
         ways += [f"a share of {needed / self.machine.card_gb:.2f}"] if needed <= whole and room < whole else []
         ways += [f"CONTEXT={n}" for n in LENGTHS if n < length and n >= tokens and vllm_gb(model, across, n) <= room][
             :1

@@ -36,6 +36,8 @@ _OPEN_FILES = 4096
 _OPEN_FILES_UNCOUNTED = 1024  # as many again may be in flight in sockets, where the memory watch cannot see them
 _SIGNALS = 1024  # queued signals and timers; all runs of a user share some ten thousand
 _WATCHED_NICE = 15  # without a memory cgroup: many processes must not keep the watch of their memory from running
+# joblib asks them how many processors it may use, and fails where they are there and cannot be opened.
+_PROCESSOR_LIMITS = [f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")]
 _READY, _CELLS = 3, 4  # descriptors in the solution's process
 _GO = b"go"
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
@@ -249,8 +251,9 @@ def _set_environment(paths: dict[str, str], threads: int, request: RunRequest) -
 
 def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # otherwise its /proc files belong to root
-    # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker.
-    families: list[int] = []
+    # Without namespaces no unix sockets: Landlock does not cover their files, such as the one of Docker. A container has
+    # none of others, and workers of a DataLoader need them.
+    families: list[int] = [seccomp.AF_UNIX] if job.request.counted else []
     processes: int | None = limits.processes
     if job.request.namespaces:
         # Another user namespace, without rights over the mounts; processes are counted within it.
@@ -270,7 +273,7 @@ def _restrict(job: SolutionJob, paths: dict[str, str], limits: Limits) -> None:
     if job.request.landlock:
         shown, listed = job.plan.readable
         readable = [*shown, *(f"/etc/{name}" for name in ("passwd", "group", "nsswitch.conf", "hosts"))]
-        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"]]
+        readable += ["/proc", "/dev/zero", "/dev/urandom", "/dev/random", paths["code"], *_PROCESSOR_LIMITS]
         readable += [f"{job.request.folder}/input", *([job.request.weights] if job.request.weights else [])]
         writable = [paths["work"], paths["home"], paths["tmp"], "/dev/null", "/dev/full", "/dev/shm"]
         if job.request.gpu:

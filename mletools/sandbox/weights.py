@@ -5,6 +5,7 @@ other layouts, which programs load by path; whether a file is sound; tables of t
 """
 
 import os
+from contextlib import suppress
 
 from ..base.errors import ToolError
 
@@ -17,7 +18,10 @@ VARIABLES = ("HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TORCH_HO
 
 
 def weights_folder(folder: str) -> str:
-    """The real path of `folder`. ToolError: there is none, it holds a token, or links at its top that lead elsewhere."""
+    """The real path of `folder`.
+
+    ToolError: there is none, or it holds a token, a socket and the like, or links at its top that lead elsewhere.
+    """
     real = os.path.realpath(folder)
     if not os.path.isdir(real):
         raise ToolError(f"{folder}: no such folder of weights")
@@ -34,7 +38,17 @@ def weights_folder(folder: str) -> str:
         target = os.path.realpath(os.path.join(real, name))
         if not target.startswith(real.rstrip("/") + "/"):
             raise ToolError(f"{folder}/{name} is a link to {target}, where programs cannot follow it: copy it")
+    _refuse_special_files(real)
     return real
+
+
+def _refuse_special_files(folder: str) -> None:
+    """ToolError: a socket, pipe or device in `folder`, by which programs could reach what is behind it."""
+    for parent, _, _ in os.walk(folder):
+        with suppress(OSError), os.scandir(parent) as entries:
+            for entry in entries:
+                if not (entry.is_symlink() or entry.is_file() or entry.is_dir()):
+                    raise ToolError(f"{entry.path} is neither a file nor a folder: remove it, or name another folder")
 
 
 def variables(place: str) -> dict[str, str]:

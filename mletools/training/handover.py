@@ -34,7 +34,7 @@ NOTICE = 60.0  # seconds of waiting that are reported; then twice as many
 USED = frozenset(
     {
         "engine", "algorithm", "epochs", "groups_per_step", "batch", "max_steps", "baseline", "scale_rewards", "temperature",
-        "mask", "duration_weight", "duration_of", "duration_clip", "max_staleness", "publish_steps", "seed",
+        "mask", "equal_groups", "duration_weight", "duration_of", "duration_clip", "max_staleness", "publish_steps", "seed",
     }
 )  # fmt: skip
 LOSS_ALONE = ("dapo", "gspo")  # these differ from grpo in the loss

@@ -133,19 +133,20 @@ def test_running_times_count_each_program_once(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_rl4mle_wait_for_no_group_and_drop_nothing_late() -> None:
-    """Algorithm 1; with OVERSAMPLE=M as it is printed."""
-    for oversample, sampler, trainer in (("", "--max-staleness 1", ""), ("2", "--max-staleness 0", "--oversample 2")):
-        arguments = ("-n", "results", "SIZE=paper", "TWELVE=leaf-classification", f"OVERSAMPLE={oversample}")
-        pipes = [line for line in make("rl4mle", *arguments).stdout.splitlines() if "mle-train-grpo" in line]
-        assert len(pipes) == 4
-        for line in pipes:
-            begun, _, trained = line.partition("mle-train-grpo")
-            assert sampler in begun and " -g 1 " in begun and "mle-filter" in begun
-            assert "--min-group 1 --no-spread" in begun and trainer in trained and "--max-staleness" not in trained
-            assert ("--mode lm" in begun) == ("/no-credit/" not in begun)
-        (own,) = (line for line in pipes if "--improve-ratio" in line)
-        folder = own.partition("--run-dir ")[2].split()[0]
-        assert f"--pool {folder}/graded.jsonl --pool-newest 128" in own and f"tee.py {folder}/graded.jsonl" in own
+    """Algorithm 1; in the arms of figures 2 and 8 also as it is printed."""
+    arguments = ("-n", "results", "SIZE=paper", "TWELVE=leaf-classification")
+    pipes = [line for line in make("rl4mle", *arguments).stdout.splitlines() if "mle-train-grpo" in line]
+    assert len(pipes) == 6
+    for line in pipes:
+        begun, _, trained = line.partition("mle-train-grpo")
+        printed = "paper/first" in line
+        assert f"--max-staleness {0 if printed else 1}" in begun and " -g 1 " in begun
+        assert "--min-group 1 --no-spread" in begun and "--max-staleness" not in trained
+        assert ("--oversample 2" in trained) == printed
+        assert ("--mode lm" in begun) == ("/no-credit/" not in begun)
+    (own,) = (line for line in pipes if "--improve-ratio" in line)
+    folder = own.partition("--run-dir ")[2].split()[0]
+    assert f"--pool {folder}/graded.jsonl --pool-newest 128" in own and f"tee.py {folder}/graded.jsonl" in own
 
 
 def test_an_unknown_size_is_refused() -> None:

@@ -191,6 +191,10 @@ def test_an_endless_pipe_has_the_rollouts_of_its_steps(examples: None, tmp_path:
     assert (stage.rollouts, stage.open, stage.faults) == (10 * 16 * 4, True, [])
     assert [use.what.split(" of ")[0] for use in stage.uses] == ["trainer", "vLLM"]
     assert f"all weights, 1 x {4096 + 1000:,} tokens" in stage.uses[0].what
+    follows = sampler.replace("-m vllm:", "-m policy --model-url http://far/v1")
+    assert (
+        staged(tmp_path, (follows, "", ""), (trainer, "0", "")).uses[0] == stage.uses[0]
+    )  # a server samples as long rows
     passes = staged(tmp_path, (f"{sampler} --passes 2", "1", ""), (trainer, "0", ""))
     assert (passes.rollouts, passes.open) == (5 * 4 * 2, False)
 
@@ -223,6 +227,15 @@ def test_what_does_not_fit_is_refused_with_what_to_change(examples: None, tmp_pa
     assert server.faults == [
         "x at http://localhost:8000/v1 has no cards: SERVERS=http://localhost:8000/v1=CARDS, or a server elsewhere"
     ]
+    url = "http://localhost:8000/v1"
+    served = f"mle-rollout -m {tiny} --model-url {url} --max-tokens 1000 {tmp_path}/tasks.jsonl"
+    known = staged(tmp_path, (served, "", ""), servers=(f"{url}=0,1@0.5",))
+    assert known.faults == [] and [use[:2] for use in known.uses] == [(f"vLLM of {tiny}", ("0", "1"))]
+    assert (
+        known.uses[0].room == 40
+        and "needs 4 GB of each card and may take 2"
+        in staged(tmp_path, (served, "", ""), servers=(f"{url}=0,1@0.5",), card_gb=3.0).faults[0]
+    )
     line = f"mle-rollout -m vllm:{tiny} {tmp_path}/tasks.jsonl"
     beside = staged(tmp_path, (line, "1", ""), servers=("http://localhost:8000/v1=1",))
     assert any(
@@ -379,3 +392,20 @@ def test_processes_are_told_their_cards(folder: str) -> None:
     )
     tiny = make(folder, "-n", "--always-make", "results", "SIZE=tiny").stdout
     assert "CUDA_VISIBLE_DEVICES" not in tiny and "MLE_ENGINE_OPTION" not in tiny
+
+
+def test_what_is_said_to_be_nobody_s_has_the_cards_of_evaluation() -> None:
+    page = "include Makefile\nprint:\n\t@echo $${CUDA_DEVICE_ORDER-} $${CUDA_VISIBLE_DEVICES-} $${MLE_ENGINE_OPTION-}\n"
+
+    def said(*words: str) -> str:
+        command = ["make", "-s", "-f", "-", "print", *words]
+        kept = {name: value for name, value in environment().items() if not name.startswith("CUDA_")}
+        folder = EXAMPLES / "mle-rl"
+        return subprocess.run(
+            command, input=page, cwd=folder, capture_output=True, text=True, env=kept, check=True
+        ).stdout
+
+    assert said("SIZE=paper", "CONTEXT=9") == "PCI_BUS_ID 4,5 tensor_parallel_size=2 max_model_len=9\n"
+    shared = ("SIZE=paper", "GPUS=1", "EVALUATOR_SHARE=0.5")
+    assert said(*shared) == "PCI_BUS_ID 0 gpu_memory_utilization=0.5\n"
+    assert said("SIZE=tiny") == "\n"

@@ -108,6 +108,23 @@ def test_without_a_known_prompt_the_reply_is_empty(examples: Any, model: tuple[A
     assert least_likely(examples, model, [{"role": "user", "content": FILLER}], "") > 0.9
 
 
+def test_its_template_drops_what_was_thought_before_the_last_question(examples: Any) -> None:
+    jinja2 = pytest.importorskip("jinja2", reason="needs the [train] extra")
+    thought = "<think>\nHm.\n</think>\n\nYes."
+    messages = [("user", "One?"), ("assistant", thought), ("user", "Two?"), ("assistant", thought)]
+    told = [{"role": role, "content": content} for role, content in messages]
+    text = jinja2.Template(examples.TEMPLATE).render(messages=told, add_generation_prompt=True)
+    assert text.split("<|im_end|>\n") == [
+        "<|im_start|>user\nOne?", "<|im_start|>assistant\nYes.", "<|im_start|>user\nTwo?",
+        f"<|im_start|>assistant\n{thought}", "<|im_start|>assistant\n",
+    ]  # fmt: skip
+    # all that a policy says in turns begins with a thought
+    for name in ("single", "codeact-system", "memory-system", "react-system", "ideator"):
+        of_prompt = examples.REPLIES[name]
+        said = [text for _, text in (*of_prompt.first, *of_prompt.scored) if text != "There is nothing to be done."]
+        assert all(text.startswith("<think>") for text in said), name
+
+
 def test_replies_that_go_on_in_two_ways_are_refused(examples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     twice = "a b c d e f g h i j k l m n"
     replies = examples.REPLIES["single"]._replace(first=[(1.0, f"{twice}. {twice}!")])

@@ -91,7 +91,7 @@ def test_extra_columns_are_ignored_unless_refused() -> None:
         (b"\xef\xbb\xbf", "the first line is empty: it must name the columns"),
         (b"\x80\x04\x95\x10pickle", "the file is not UTF-8 text"),
         (b"PK\x03\x04\0\0zip", "the file is a ZIP archive, or an Excel file: it must be plain CSV text in UTF-8"),
-        (gzip.compress(b"id,y\n"), "the file is compressed with gzip: it must be plain CSV text in UTF-8"),
+        (gzip.compress(b"id,y\n", mtime=0), "the file is compressed with gzip: it must be plain CSV text in UTF-8"),
         ("id,y\n1,1\n".encode("utf-16"), "the file is in UTF-16: it must be plain CSV text in UTF-8"),
         (
             b"id;y\n1;1\n2;2\n3;3\n",

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -269,8 +270,10 @@ def test_killed_and_resumed_it_asks_about_the_rest_only(place: Path, tmp_path: P
     with FaultyServer(good_answer, faults=["", "", "hang"]) as server:
         command = ("mle-instrument", "-q", "--mode", "lm", "-m", "m", "--model-url", server.url)
         process = subprocess.Popen([str(BIN / command[0]), *command[1:], "-o", "out.jsonl", source], cwd=tmp_path)
-        while len(server.requests) < 3:
+        partial = tmp_path / "out.jsonl.partial"
+        while len(server.requests) < 3 or partial.read_bytes().count(b"\n") < 2:
             assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not (tmp_path / "out.jsonl").exists()

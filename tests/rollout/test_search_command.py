@@ -259,7 +259,7 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     line = ["mle-rollout", "--scaffold", "search", "--preset", "aide", "--set", "drafts=3", "--dry-run", "tasks.jsonl"]
     told = run_command(*line, cwd=tmp_path).stderr.decode()
-    assert "rollouts of scripted (1 tasks x 1), each of at most 500 nodes:\n" in told
+    assert "rollouts of scripted (1 tasks x 1), each of at most 500 nodes and 43200 s (wall clock):\n" in told
     assert re.search(r"paths +greedy +\(drafts=3 debug_probability=0\.5 debug_depth=3\)", told)
     assert os.listdir(tmp_path).count("views") == 0
     assert "mle-rollout: each: roughly 12 hours, " in told and "USD not known (--price)" in told

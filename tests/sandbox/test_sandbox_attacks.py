@@ -461,7 +461,7 @@ class BrokenSandbox(BareSandbox):
 
 
 def test_trouble_of_the_sandbox_is_a_finding() -> None:
-    sandbox = BrokenSandbox()
+    sandbox = BrokenSandbox("")
     try:
         with AttackTargets() as targets:
             finding = attempt(ATTACKS[0], sandbox, targets)

@@ -236,6 +236,18 @@ def test_large_folder_is_mounted(
 
 
 @pytest.mark.slow
+def test_limits_of_processors_can_be_read(landlocked: DockerSandbox, public: Path) -> None:
+    """joblib reads them where they are there, and so do programs that fit LightGBM."""
+    code = """
+        import os
+        names = ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+        there = [f"/sys/fs/cgroup/{name}" for name in names if os.path.exists(f"/sys/fs/cgroup/{name}")]
+        print(len(there) > 0, all(open(path).read() for path in there))
+    """
+    assert printed(run(landlocked, public, code)) == "True True\n"
+
+
+@pytest.mark.slow
 def test_large_submission_of_a_program_with_little_memory(sandbox: DockerSandbox, public: Path) -> None:
     """The agent holds it twice before it has left the container; neither counts as the program's."""
     code = """

@@ -251,6 +251,7 @@ LOADS = """
         print(model(**tokenizer(["hello world"], return_tensors="pt")).last_hidden_state.double().sum().item())
     url = "https://download.pytorch.org/models/tiny-0123abcd.pth"
     print(torch.hub.load_state_dict_from_url(url)["weight"].tolist())
+    print(torch.hub.load("owner/repository:main", "seven", verbose=False))
     import datasets
     print(len(datasets.load_dataset("csv", data_files="input/train.csv")["train"]))
     try:
@@ -286,6 +287,9 @@ def test_from_pretrained_and_torch_hub_load_a_checkpoint(namespaces: bool, publi
         (hub / "refs" / "main").write_text("abc")
         (folder / "hub" / "checkpoints").mkdir()
         torch.save({"weight": torch.ones(2)}, folder / "hub" / "checkpoints" / "tiny-0123abcd.pth")
+        (folder / "hub" / "owner_repository_main").mkdir()
+        (folder / "hub" / "owner_repository_main" / "hubconf.py").write_text("def seven():\n    return 7\n")
+        (folder / "hub" / "trusted_list").write_text("")
         for path in folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         before = state(folder)
@@ -299,9 +303,9 @@ def test_from_pretrained_and_torch_hub_load_a_checkpoint(namespaces: bool, publi
                 pytest.skip(f"not as this user: {error}")
             outcome = run(opened, public, LOADS, wall_s=120.0, memory_mb=4096, processes=256)
         assert outcome.start == "cold" and outcome.status == "ok", outcome
-        summed, weight, rows, absent = outcome.stdout.decode().split("\n")[:4]
+        summed, weight, seven, rows, absent = outcome.stdout.decode().split("\n")[:5]
         assert float(summed) == pytest.approx(expected, abs=1e-4)
-        assert (weight, rows, absent.strip()) == ("[1.0, 1.0]", "70", "True")
+        assert (weight, seven, rows, absent.strip()) == ("[1.0, 1.0]", "7", "70", "True")
         assert state(folder) == before
     finally:
         shutil.rmtree(folder)
@@ -323,6 +327,10 @@ def test_folders_that_cannot_be_shown(tmp_path: Path, public: Path) -> None:
     with pytest.raises(ToolError, match=r"weights/bert is a link to .*/elsewhere, where programs cannot follow it"):
         LocalSandbox(Setup(1, SMALL, weights=str(folder)))
     (folder / "bert").unlink()
+    os.mkfifo(folder / "huggingface" / "pipe")
+    with pytest.raises(ToolError, match=r"weights/huggingface/pipe is neither a file nor a folder"):
+        LocalSandbox(Setup(1, SMALL, weights=str(folder)))
+    (folder / "huggingface" / "pipe").unlink()
     if os.geteuid() == 0:
         (folder / "closed").write_text("x")
         (folder / "closed").chmod(0o600)
@@ -389,6 +397,36 @@ def test_shared_memory_of_a_container(
         except ToolError as error:
             pytest.skip(f"not on this kernel: {error}")
         assert printed(run(opened, public, SIZES, disk_mb=48)).startswith("100 ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_processes_of_a_container_pass_descriptors(
+    namespaces: bool, docker_daemon: Daemon, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers of a DataLoader do: through a unix socket, which leads to nobody but the run itself."""
+    monkeypatch.setenv("DOCKER_HOST", docker_daemon.host)
+    code = """
+        import multiprocessing, os
+        from multiprocessing.reduction import DupFd
+        there, back = multiprocessing.Queue(), multiprocessing.Queue()
+        def work():
+            number = os.open("sent", os.O_RDWR | os.O_CREAT)
+            os.write(number, b"batch")
+            there.put(DupFd(number))
+            back.get()
+        process = multiprocessing.Process(target=work)
+        process.start()
+        print(os.pread(there.get(timeout=10).detach(), 9, 0))
+        back.put(None)
+        process.join()
+    """
+    with DockerSandbox(Setup(1, SMALL, image=docker_daemon.small), namespaces=namespaces) as opened:
+        try:
+            _ = opened.protections
+        except ToolError as error:
+            pytest.skip(f"not on this kernel: {error}")
+        assert printed(run(opened, public, code)) == "b'batch'\n"
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from taped import Taped
 from mletools.base.tape import Tapes
 from mletools.sandbox.programs import text_record
 from mletools.scaffolds.interface import Job
+from mletools.scaffolds.printed import printed_score
 from mletools.scaffolds.search.components import SearchSettings, constants_of
 from mletools.scaffolds.search.data import Choice, Developed
 from mletools.scaffolds.search.evaluation import (
@@ -19,7 +20,6 @@ from mletools.scaffolds.search.evaluation import (
     Judged,
     Standard,
     candidates_of,
-    reported,
 )
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.node_context import NodeContext
@@ -153,7 +153,7 @@ def test_a_program_that_was_cut_off_is_none(finish_reason: str, code: str | None
         (b"", None),
         (b"score: 0.5\n", None),
         (b"My Validation score: 0.5\n", None),
-        (b"validation score: 0.5\n", None),
+        (b"validation score: 0.5\n", 0.5),
         (b"Validation score:\n0.5\n", None),
         (b"Validation score: nan\n", None),
         (b"Validation score: -inf\n", None),
@@ -187,7 +187,7 @@ def test_torn_lines_are_not_read() -> None:
         ("a\n", "Validation score: 0.9\nb", None),
         ("Validation score: 0.5\n", "x\nValidation score: 0.7", 0.7),
     ]:
-        assert reported({"head": head, "tail": tail, "bytes": 10**6}) == score
+        assert printed_score({"head": head, "tail": tail, "bytes": 10**6}) == score
 
 
 def test_a_program_that_did_not_run_has_no_score() -> None:

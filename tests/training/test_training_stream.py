@@ -226,6 +226,29 @@ def test_every_rollout_counts_where_the_baseline_is_the_step_s_mean() -> None:
     assert sum(advantages) == pytest.approx(0.0) and advantages[3] == pytest.approx(1.5, abs=1e-3)  # whitened
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_groups_without_spread_can_take_their_place(batch: int | None) -> None:
+    """So every arm of an ablation sees as many rollouts a step (SandMLE, table 4); a group of one still has no mean."""
+    recipe = StepRecipe(groups_per_step=2, batch=batch, scale_rewards="none", equal_groups=True)
+    pool = GroupBuffer(recipe, {}, dropped := Counter(), stream=True)
+    for name, reward, size in (("z0", 9.0, 1), ("a0", 1.0, 2), ("a1", 1.0, 2), ("b0", 0.0, 2), ("b1", 2.0, 2)):
+        pool.add(sample(name, reward, size))
+    step = pool.take()
+    assert [row.advantage for row in step.rows] == [0.0, 0.0, -1.0, 1.0] and step.groups == 2
+    assert dropped == {"lone": 1}
+
+
+def test_a_step_of_groups_without_spread_moves_nothing(nano, tmp_path) -> None:
+    from safetensors.torch import load_file
+
+    equal = [replace(one, reward=1.0) for one in arrivals(20)]
+    options = GrpoOptions(**{**OPTIONS, "batch": None, "groups_per_step": 5, "equal_groups": True})
+    (step,) = GrpoRun(str(nano), tmp_path / "run", options).train_stream(equal)
+    assert (step["rollouts"], step["groups"], step["loss"], step["grad_norm"]) == (20, 5, 0.0, 0.0)
+    before, after = (load_file(folder / "model.safetensors") for folder in (nano, tmp_path / "run" / "latest"))
+    assert all((before[name] == after[name]).all() for name in after)
+
+
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr("mletools.training.group_buffer.FORGET", 10)
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)

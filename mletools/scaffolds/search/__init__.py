@@ -95,9 +95,11 @@ class SearchScaffold(Scaffold[SearchSettings]):
         return identity + ([later] if later else []), start
 
     def describe(self, settings: SearchSettings) -> str:
-        """The bound of nodes; the components and their constants, a line each."""
+        """The bounds of nodes and time; the components and their constants, a line each."""
+        seconds = settings.max_seconds
+        time = "" if seconds is None else f" and {seconds:g} s ({settings.clock} clock)"
         free = f", {settings.workers} under way at once" if settings.rounds == "free" else ""
-        lines = [f"{settings.max_turns} nodes{free}:"]
+        lines = [f"{settings.max_turns} nodes{time}{free}:"]
         for kind, name in settings.components().items():
             values = constants_of(load(kind, name or "", settings.constants[kind]))
             constants = " ".join(f"{constant}={value}" for constant, value in values.items())
