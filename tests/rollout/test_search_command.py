@@ -221,7 +221,7 @@ def test_a_component_in_a_file_is_picked_up_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("embedded", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
+def test_knowledge_reaches_the_researcher_by_bm25_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/mills.md").write_text("On mills: y follows x. Tell-tale passage.\n")

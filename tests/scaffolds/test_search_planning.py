@@ -260,6 +260,7 @@ def test_the_constants_can_be_given() -> None:
         "least_debug": 10.0,
         "model_until": 0.25,
         "role": True,
+        "growth": 1.0,
     }
 
 
