@@ -4,6 +4,7 @@ import json
 import random
 import re
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 import search_graphs
 from search_graphs import graph_of
-from test_search_loop import Killed, SlowTown, Town, Wall, play, settings, wall
+from taped import Taped
+from test_search_loop import Killed, SlowTown, Town, Wall, job, play, settings, wall
 
 from mletools.base.errors import ToolError
-from mletools.scaffolds.search import SearchSettings
+from mletools.base.tape import Tapes
+from mletools.scaffolds.search import SearchScaffold, SearchSettings
 from mletools.scaffolds.search.data import Expansion, Plan
 from mletools.scaffolds.search.free import following
 from mletools.scaffolds.search.paths import Adaptive
@@ -79,8 +82,8 @@ def test_a_killed_search_goes_on_with_what_was_paid_for(tmp_path: Path, kill_at:
     assert graph.read_text().startswith(before)
     nodes = [json.loads(line) for line in graph.read_text().splitlines()]
     assert sorted(node["start"] for node in nodes) == list(range(12))
-    for job, start in begun.items():  # what was under way was begun again as it was
-        (node,) = [node for node in nodes if f"search/{node['start']}" == job]
+    for part, start in begun.items():  # what was under way was begun again as it was
+        (node,) = [node for node in nodes if f"search/{node['start']}" == part]
         assert (node["operation"], node["parents"]) == (
             start["expansion"]["operation"],
             list(start["expansion"]["parents"]),
@@ -296,3 +299,37 @@ def test_night_changes_large_programs_by_edits_and_finds_what_failed_alike(tmp_p
     assert len(lines) > 8 and min(lines) > 200  # no edit has lost the rest
     assert any(node["lesson"].startswith("[") for node in nodes if node["score"] is None and node["lesson"])
     assert made["search"]["chosen"] is not None
+
+
+def test_after_an_error_the_other_nodes_ask_for_nothing_more(tmp_path: Path) -> None:
+    late, waiting, failed, broken = list[str](), list[int](), threading.Event(), threading.Lock()
+
+    class Broken(Town):
+        """The first program finds no place to run; the others are slow until then."""
+
+        def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+            if broken.acquire(blocking=False):
+                raise ToolError("no place")
+            waiting.append(1)
+            failed.wait(20)
+            return super().run(*ran, **more)
+
+        def ask(self, *asked: Any) -> dict[str, Any]:
+            if failed.is_set():
+                late.append(asked[1])
+            return super().ask(*asked)
+
+    before = set(threading.enumerate())
+    tapes = Tapes(tmp_path / "tape")
+    environment: Any = Taped(Broken(tmp_path, hands=3), tapes.tape("search"))
+    with pytest.raises(ToolError, match="no place"):
+        list(SearchScaffold().play(job(free(max_turns=40)), environment))
+    for _ in range(1000):  # until each of the others runs its program, or has been given up; it has two threads
+        if 2 * len(waiting) >= len(set(threading.enumerate()) - before):
+            break
+        time.sleep(0.01)
+    failed.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    tapes.close(complete=False)
+    assert late == []

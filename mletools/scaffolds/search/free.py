@@ -43,14 +43,16 @@ class FreeWorkers:
         """Add nodes to the graph until no further one is to be begun, or the user stops the search."""
         search, settings = self._search, self._search.job.settings
         waiting = False  # for a node to end, before another can be begun
-        while not search.is_stopped():
-            if not waiting and len(self._under_way) < (settings.workers or 1) and self._begin():
-                self._collect(0.0)
-            elif not self._under_way:
-                return
-            else:
-                waiting = not self._collect(LOOK_S)
-        search.give_up([node.context for node in self._under_way.values()])
+        try:
+            while not search.is_stopped():
+                if not waiting and len(self._under_way) < (settings.workers or 1) and self._begin():
+                    self._collect(0.0)
+                elif not self._under_way:
+                    return
+                else:
+                    waiting = not self._collect(LOOK_S)
+        finally:  # also of an error: the other nodes must not go on and cost money
+            search.give_up([node.context for node in self._under_way.values()])
 
     def _begin(self) -> bool:
         """Begin a node: its research here, since ideas see those before them, its development in a thread."""
