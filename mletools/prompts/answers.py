@@ -51,6 +51,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "search-challenges": fields(challenges=each(fields(challenge=TEXT, reason=TEXT, origin=label(*get_args(Origin))))),
     "search-check": fields(why=TEXT, acceptable=FLAG),
     "search-choose": fields(why=TEXT, experiment=INDEX),
+    "search-diagnosis": fields(diagnosis=TEXT, direction=TEXT),
     "search-hypotheses": fields(
         hypotheses=each(
             fields(hypothesis=TEXT, component=PART, challenge=INDEX, scores=fields(**dict.fromkeys(AXES, NUMBER)))

@@ -270,6 +270,9 @@ class SearchNode(TypedDict):
     elapsed_s: NonNegative
     """Seconds on the search's clock when the node's round was done."""
 
+    began_s: NotRequired[NonNegative]
+    """Seconds on the search's clock when it was begun, where workers began nodes one by one; absent: with its round."""
+
     cost: PhaseUsage
     """What the research and the development phase used."""
 
@@ -389,6 +392,16 @@ class Search(TypedDict):
     evaluation_asked: NotRequired[str]
     """The evaluation that was asked for, where no rows could be held out, so that the search went by the scores that
     programs print of themselves; absent: components has it."""
+
+    ensemble: NotRequired[list[Count]]
+    """What is handed in is made of the submissions of these nodes, best first; code is the chosen node's. Absent: it is the
+    chosen node's."""
+
+    taken_over: NotRequired[Positive]
+    """Nodes that it began with, from another graph (--from-graph); the sums of time and cost have theirs. Absent: none."""
+
+    stopped: NotRequired[bool]
+    """true: the user ended it before its budget was used up; absent: nobody did."""
 
     clock: NotRequired[Literal["wall", "work"]]
     """What seconds of the search are: of the wall clock, with waiting and without the time between a kill and a resume;

@@ -18,7 +18,7 @@ from ..base.ids import bytes_digest
 from ..base.tape import Answer, Tape
 from ..grading import RunCode, Verdict, check_task, grade
 from ..grading.private_data import check_data, task_folder
-from ..records.rollout import Execution, Feedback, Message, TurnGrade
+from ..records.rollout import Execution, Feedback, Message, SubmissionFile, TurnGrade
 from ..records.sample import submission_mb
 from ..records.task import Task
 from ..sandbox import Cell, Limits, Sandbox, Session
@@ -33,8 +33,8 @@ from ..sandbox.programs import (
     text_record,
 )
 from ..scaffolds.data_preview import beginning, data_preview, listing
-from ..scaffolds.interface import CellResult, Refusal, Reply, RunResult, SessionFacts, Verdicts
-from ..tasks.validation import NoValidation, View, validation_view
+from ..scaffolds.interface import CellResult, Ensemble, Refusal, Reply, RunResult, Selection, SessionFacts, Verdicts
+from ..tasks.validation import NoValidation, SplitView, View, split_view, validation_view
 from .metered_model import MeteredModel
 from .program_facts import ProgramFacts
 
@@ -72,6 +72,7 @@ class RunResources:
     resume: bool = False  # continue the graphs that are there
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: "HttpEmbeddings | None" = None  # None: TF-IDF
+    selection: bool = False  # selection rows are held out, too
     progress: Callable[[int], None] = lambda nodes: None  # told how many more nodes searches have
     metric_fails: Callable[[], None] = lambda: None  # told of each submission on which a metric that is code fails
     no_validation: dict[str, str] = field(default_factory=dict)  # why no rows are held out, by task id
@@ -100,6 +101,8 @@ class RunResources:
             if self.validation == 0 or self.reveal_test:
                 return None
             try:
+                if self.selection and not part:
+                    return split_view(task, self.data, self.validation)
                 return validation_view(task, self.data, self.validation, part)
             except NoValidation as problem:
                 if part:
@@ -213,9 +216,35 @@ class TaskEnvironment:
         refuse_known_answers(self._task, outcome.protections)  # of a cluster's other node
         verdicts: Verdicts = self._judge(outcome.submission, view) if judged else {}
         mine = None if outcome.submission is None else _test_part(outcome.submission, view)
+        if judged and isinstance(view, SplitView) and outcome.submission is not None:
+            verdicts["selection"] = self._selection(view, view.selection_part(outcome.submission))
         outcome = replace(outcome, outputs={} if mine is None else {SUBMISSION: mine})
         record = execution_record(outcome, limits, resources.data, ROLLOUT, watch.nonce, watch.markers)
         return {"execution": record, **verdicts}
+
+    def _selection(self, view: SplitView, content: bytes) -> Selection:
+        verdict = self._verdict(view.outer.task, view.outer.folder, content)
+        told = Feedback(valid=verdict.valid, reason=verdict.reason, score=verdict.score)
+        return {"file": keep(content, self._resources.data), "verdict": told}
+
+    def ensemble(self, members: Sequence[tuple[SubmissionFile, SubmissionFile]]) -> Ensemble | None:
+        about = [[file["digest"] for file in member] for member in members]
+        return self._tape.play("ensemble", about, lambda: self._ensemble(members))
+
+    def _ensemble(self, members: Sequence[tuple[SubmissionFile, SubmissionFile]]) -> Ensemble | None:
+        from ..scaffolds.search.ensemble import combined
+
+        columns, regression = self._task["submission"]["id"], "regression" in self._task["problem"]
+        data = self._resources.data
+        handed_in, selection = (
+            combined([(data / member[at]["file"]).read_bytes() for member in members], columns, regression)
+            for at in (0, 1)
+        )
+        assert isinstance(self._view, SplitView)
+        if handed_in is None or selection is None:
+            return None
+        verdict = self._selection(self._view, selection)["verdict"]
+        return {"submission": keep(handed_in, data), "verdict": verdict}
 
     def submission(self, execution: Execution) -> tuple[bytes, bytes | None]:
         kept, sample = execution["submission"], self.public / "sample_submission.csv"

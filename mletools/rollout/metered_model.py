@@ -288,12 +288,12 @@ class RunModels:
             self.options.check()
         for role, (name, url) in self._others().items():
             self.options.check_role(name, url, self._role(role))
-        self._prices()
+        self.prices()
 
     def open(self, stack: ExitStack, open_policy: Callable[[], Model]) -> dict[str, MeteredModel]:
         """The models by their roles; closed with `stack`."""
         sampling, others, models = self.sampling, self._others(), dict[str, MeteredModel]()
-        for role, price in self._prices().items():
+        for role, price in self.prices().items():
             own = self._role(role)
             engine = open_policy() if role == "policy" else self.options.open_role(*others[role], own)
             models[role] = MeteredModel(
@@ -326,7 +326,7 @@ class RunModels:
         models = self.settings.models().items()
         return {role: (name, url) for role, (name, url) in models if name is not None and name not in FIXED}
 
-    def _prices(self) -> dict[str, Price | None]:
+    def prices(self) -> dict[str, Price | None]:
         """The price of each model, by role. OptionError: --max-usd with one whose price is not known."""
         options, prices = self.options, dict[str, Price | None]()
         others = {role: (name, url or options.model_url) for role, (name, url) in self._others().items()}

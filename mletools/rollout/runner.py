@@ -28,7 +28,7 @@ from ..run import Run
 from ..sandbox import Limits, Sandbox
 from ..sandbox.options import SandboxOptions, check_protections
 from ..scaffolds import SCAFFOLDS
-from ..scaffolds.interface import Job, Needs, Played, Scaffold, Settings, State, Step
+from ..scaffolds.interface import STOP, Job, Needs, Played, Scaffold, Settings, State, Step
 from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import RunModels
@@ -183,11 +183,17 @@ class Runner:
                 resume=run.resume,
                 jobs=run.jobs,
                 embeddings=self.models.embeddings(stack),
+                selection=needs.selection,
                 progress=self._count_nodes,
                 metric_fails=self._count_metric_failure,
             )
             self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
-            self._work_through(needs)
+            try:
+                self._work_through(needs)
+            except BaseException as error:
+                if graphs is not None and not isinstance(error, Exception) and run.sidecar_path("") is not None:
+                    run.say("--resume goes on with the nodes so far; with --max-seconds 1 it hands in the best of them")
+                raise
             if graphs is not None and not needs.graph_folder:
                 shutil.rmtree(graphs, ignore_errors=True)
         self.tapes.close(complete=True)
@@ -203,6 +209,9 @@ class Runner:
             f"would play {count * size} rollouts of {self.models.options.model} ({count} {kind}s x {size}{again}), "
             f"each of at most {self.scaffold.describe(self.settings)}"
         )
+        costs = self.scaffold.costs(self.settings, self.models.prices())
+        if costs is not None:
+            self.run.say(f"each: {costs}")
 
     def _sandbox(self, stack: ExitStack, at_once: int) -> Sandbox:
         slots = self.run.jobs if self.scaffold.sessions else min(self.run.jobs, at_once)
@@ -230,6 +239,7 @@ class Runner:
         if sidecar_path is not None:
             if not self.run.resume and not folder:
                 shutil.rmtree(sidecar_path, ignore_errors=True)
+            (sidecar_path / STOP).unlink(missing_ok=True)
             yield sidecar_path
             return
         # The output is a pipe: no run can resume it.

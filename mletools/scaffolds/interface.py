@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, Typed
 
 from .. import prompts
 from ..base.options import option
+from ..models.prices import Price
 from ..records.rollout import (
     Cell,
     Execution,
@@ -30,6 +31,7 @@ from ..records.rollout import (
 )
 from ..records.task import Task
 
+STOP = "stop"  # the file beside the graphs by which a user ends searches early
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
@@ -70,11 +72,29 @@ class Refusal(TypedDict):
     refused: str
 
 
+class Selection(TypedDict):
+    """A submission's part on the selection rows, which nobody is told about, and its verdict."""
+
+    file: SubmissionFile
+    verdict: Feedback
+
+
+class Ensemble(TypedDict):
+    """A submission that was made of several, and its verdict on the selection rows."""
+
+    submission: SubmissionFile
+    verdict: Feedback
+
+
 class Verdicts(TypedDict, total=False):
-    """Of a submission; None: there is none, or no rows are held out; absent: nobody has looked."""
+    """Of a submission; None: there is none, or no rows are held out; absent: nobody has looked.
+
+    selection: where selection rows are held out, too (Needs.selection).
+    """
 
     validation: Feedback | None
     grade: TurnGrade | None
+    selection: Selection
 
 
 class RunResult(Verdicts):
@@ -177,6 +197,12 @@ class SearchEnvironment(Environment, Protocol):
 
     def similar(self, texts: Sequence[str]) -> list[float]:
         """The cosines of the first text's embedding with the others', in [-1, 1]."""
+
+    def ensemble(self, members: Sequence[tuple[SubmissionFile, SubmissionFile]]) -> Ensemble | None:
+        """A submission of several, the best first: of each what it hands in, and its part on the selection rows.
+
+        None: they cannot be joined.
+        """
 
     def part(self, name: str) -> "SearchEnvironment":
         """The environment of a part of this job, with a tape of its own: for work in another thread."""
@@ -347,7 +373,8 @@ class Needs:
 
     batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
     the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
-    `graph_folder` where the user has named one. note: to be said before the first episode.
+    `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
+    held out besides the validation rows.
     """
 
     batch: int | None = None
@@ -356,6 +383,7 @@ class Needs:
     graphs: bool = False
     graph_folder: str | None = None
     note: str | None = None
+    selection: bool = False
 
 
 @dataclass(frozen=True)
@@ -403,6 +431,10 @@ class Scaffold(ABC, Generic[S]):
     def describe(self, settings: S) -> str:
         """How long a rollout is at most, for a dry run."""
         return f"{settings.max_turns} messages"
+
+    def costs(self, settings: S, prices: Mapping[str, Price | None]) -> str | None:
+        """What a rollout takes at most, in a line, for a dry run; None: nobody has counted. prices: of the models, by role."""
+        return None
 
     def start(self, record: Task | Rollout, settings: S, seed: int) -> tuple[list[Any], Any]:
         """What the rollouts of one input record begin from: what their ids depend on (JSON), and Job.start."""

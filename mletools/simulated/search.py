@@ -85,6 +85,7 @@ def _least(role: str, text: str) -> object:
         "search-challenges": [{"challenge": text, "reason": text, "origin": "scenario"}] * 2,
         "search-hypotheses": [{**idea, "challenge": 0, "scores": scores}],
         "search-select": {"action": "select", "candidate": 0, **idea},
+        "search-diagnosis": {"diagnosis": text, "direction": text},
         "search-lesson": {"supported": True, "lesson": text},
         "search-check": {"acceptable": True, "why": text},
         "search-choose": {"experiment": 0, "why": text},
@@ -213,6 +214,12 @@ def _lesson(mind: Mind) -> dict[str, object]:
     return {"supported": gained, "lesson": f"{done} This was {way}: {scores[0]:g} after {scores[1]:g}."}
 
 
+def _diagnosis(mind: Mind) -> dict[str, object]:
+    """Where the score is lost, and a change that may mend that."""
+    step = hypothesis(mind, "diagnosed")[0]
+    return {"diagnosis": f"{CHALLENGES[_component(read(step))]}.", "direction": step}
+
+
 def _check(mind: Mind) -> dict[str, object]:
     """A program without the debug block that was asked for, or one that hands in the sample, is mostly found."""
     code = next(iter(mind.prompt.programs), "")
@@ -241,6 +248,7 @@ _ANSWERS: dict[str, Callable[[Mind], object]] = {
     "search-analysis": _analysis,
     "search-idea": _idea,
     "search-challenges": _challenges,
+    "search-diagnosis": _diagnosis,
     "search-hypotheses": _hypotheses,
     "search-select": _select,
     "search-lesson": _lesson,

@@ -269,6 +269,7 @@ READERS: dict[str, Callable[[str, replies.Reading], Any]] = {
     "search-hypotheses": lambda text, notes: reasoning.read_hypotheses(
         text, [reasoning.Challenge("c", "r", "o")], 3, notes
     )[1],
+    "search-diagnosis": reasoning.read_diagnosis,
     "search-idea": reasoning.read_idea,
     "search-lesson": memory.read_lesson,
     "search-select": lambda text, notes: reasoning.read_choice(text, [Hypothesis("h", "Model")], notes),

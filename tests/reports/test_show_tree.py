@@ -207,6 +207,15 @@ def test_the_top_counts_answers_read_leniently_and_replaced() -> None:
     assert "fallbacks  answers replaced: search-select 3\n" in shown
 
 
+def test_the_top_says_how_a_search_began_and_ended() -> None:
+    record = pond()
+    assert not any(words in text(record, width=200) for words in ("another graph", "ended early", "together"))
+    record["search"] |= {"taken_over": 3, "stopped": True, "ensemble": [4, 2]}
+    shown = text(record, width=200)
+    assert "began with 3 nodes of another graph\n" in shown and "ended early by the user\n" in shown
+    assert "handed in  the submissions of nodes 4, 2 together\n" in shown
+
+
 def test_the_top_says_which_clock_and_by_which_scores() -> None:
     record = pond()
     assert "clock" not in text(record) and "in place of" not in text(record)

@@ -1,20 +1,26 @@
 """mle-rollout --scaffold search as a user has it: a real server, sandbox and grader, kills, faults, and what follows it."""
 
+import csv
 import json
 import os
 import re
 import signal
+import statistics
+import subprocess
+import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, mostly_slow, records, run_command
+from conftest import BIN, ROOT, mostly_slow, records, run_command
 from embedding_server import Server as EmbeddingServer
 from model_server import FaultyServer
-from played import command, fenced, program, write_tasks
+from played import command, fenced, program, score_by_hand, write_tasks
 from played_checks import TIMES, alike, check_nothing_told, check_tokens, graded
 from stopping import FAULTS, gone, stopped
+
+from mletools.sandbox.process_tree import descendants
 
 BLOCK = (
     "import sys\nif '--debug' in sys.argv:\n    print('==== Start of Debug Information ====\\ndebug_time: 0.1\\n"
@@ -135,6 +141,36 @@ def test_killed_and_resumed_loses_and_pays_nothing_twice(preset: str, share: flo
     assert not [*tmp_path.glob("*.tape"), *tmp_path.glob("*.graph"), *tmp_path.glob("*.partial")]
 
 
+@pytest.mark.slow
+def test_killed_without_rounds_and_handed_in_early_or_extended(tmp_path: Path) -> None:
+    """kill -9, then with less time; SIGTERM, then with more; a stop file."""
+    write_tasks(tmp_path)
+    with FaultyServer(searching, latency_s=0.03) as server:
+        line = search(server, "rd-agent", 60, "--rounds", "free", "-j", "3", "-o", "out.jsonl", "--graph", "graphs")
+
+        def nodes() -> list[str]:
+            return [text for path in (tmp_path / "graphs").glob("*.jsonl") for text in path.read_text().splitlines()]
+
+        code, family, _ = stopped(line, tmp_path, lambda: len(nodes()) >= 3, signal.SIGKILL)
+        assert code == -signal.SIGKILL and gone(family)
+        paid = nodes()
+        code, family, told = stopped([*line, "--resume"], tmp_path, lambda: len(nodes()) >= 6, signal.SIGTERM)
+        assert code == 143 and gone(family) and b"with --max-seconds 1 it hands in the best" in told
+        assert nodes()[: len(paid)] == paid
+        paid = nodes()
+        run_command(*line, "--resume", "--max-seconds", "1", cwd=tmp_path)
+        assert nodes()[: len(paid)] == paid and len(nodes()) <= len(paid) + 3  # those under way
+        (made,) = records((tmp_path / "out.jsonl").read_bytes())
+        assert made["search"]["chosen"] is not None and made["stop_reason"] == "finished"
+        (graph,) = (tmp_path / "graphs").glob("*.jsonl")
+        further = [*line, "--from-graph", str(graph), "--max-turns", str(len(nodes()) + 2)]
+        further[further.index("out.jsonl")], further[further.index("graphs")] = "more.jsonl", "others"
+        run_command(*further, cwd=tmp_path)
+        (more,) = records((tmp_path / "more.jsonl").read_bytes())
+        assert more["search"]["taken_over"] == len(made["turns"]) == len(more["turns"]) - 2
+        assert more["turns"][: len(made["turns"])] == made["turns"]
+
+
 @pytest.mark.parametrize(
     ("component", "field", "words"),
     [("MODEL", "lenient", "2 answers read leniently"), ("Magic", "fallbacks", "2 fallbacks"), ("Model", "", "")],
@@ -185,7 +221,7 @@ def test_a_component_in_a_file_is_picked_up_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("embedded", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_knowledge_reaches_the_researcher_by_tf_idf_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
+def test_knowledge_reaches_the_researcher_by_bm25_or_a_servers_embeddings(embedded: bool, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/mills.md").write_text("On mills: y follows x. Tell-tale passage.\n")
@@ -226,3 +262,85 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     assert "rollouts of scripted (1 tasks x 1), each of at most 500 nodes and 43200 s (wall clock):\n" in told
     assert re.search(r"paths +greedy +\(drafts=3 debug_probability=0\.5 debug_depth=3\)", told)
     assert os.listdir(tmp_path).count("views") == 0
+    assert "mle-rollout: each: roughly 12 hours, " in told and "USD not known (--price)" in told
+
+
+@pytest.mark.slow
+def test_no_program_sees_selection_rows_and_the_mean_of_the_best_is_handed_in(tmp_path: Path) -> None:
+    (task,) = write_tasks(tmp_path)
+    own = ("--evaluation", "three-splits", "--set", "evaluation.ensemble=3", "--rounds", "free", "-j", "3")
+    with FaultyServer(searching) as server:
+        line = command(server, "search", "--preset", "rd-agent", "--max-turns", "10", *own, "--graph", "graphs")
+        (made,) = records(run_command(*line, cwd=tmp_path).stdout)
+        told = "".join(json.dumps(request) for request in server.requests)
+    views = tmp_path / "views"
+    within, outer = views / f"{task['id']}-0.2-within", views / f"{task['id']}-0.2-selection"
+
+    def ids(path: Path) -> set[str]:
+        with path.open() as file:
+            return {row["id"] for row in csv.DictReader(file)}
+
+    train, test = ids(within / "public/train.csv"), ids(within / "public/test.csv")
+    validation, selection = (ids(view / "private/validation.csv") for view in (within, outer))
+    assert train and validation and selection and not train & (validation | selection) and not validation & selection
+    hidden = ids(tmp_path / task["data"]["dir"] / "public/test.csv")
+    assert test == hidden | validation | selection
+    slopes = {
+        turn["node"]["number"]: float(re.findall(r"([\d.]+) \* float", turn["code"])[-1])
+        for turn in made["turns"]
+        if turn["node"]["score"] is not None
+    }
+    for each in made["search"]["candidates"]:
+        slope = slopes[each["node"]]
+        assert each["score"] == score_by_hand(within / "private/validation.csv", slope)
+        assert each["holdout"] == score_by_hand(outer / "private/validation.csv", slope)
+        assert f"{each['holdout']}" not in told or f"{each['holdout']}" == f"{each['score']}"
+    members = [each["node"] for each in made["search"]["candidates"][:3]]
+    together = statistics.fmean(slopes[number] for number in members)
+    best = made["search"]["candidates"][0]
+    better = score_by_hand(outer / "private/validation.csv", together) < best["holdout"]
+    assert (made["search"].get("ensemble") == members) == better
+    used = together if better else slopes[best["node"]]
+    (after,) = graded(tmp_path, [made])
+    assert after["grade"]["valid"]
+    with (tmp_path / made["execution"]["submission"]["file"]).open() as file:
+        handed_in = {row["id"]: float(row["y"]) for row in csv.DictReader(file)}
+    assert handed_in.keys() == hidden
+    with (tmp_path / task["data"]["dir"] / "public/test.csv").open() as file:
+        xs = {row["id"]: float(row["x"]) for row in csv.DictReader(file)}
+    assert all(handed_in[id] == pytest.approx(used * xs[id]) for id in hidden)
+
+
+@pytest.mark.slow
+def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
+    """They are ended with the command, and the best so far is handed in."""
+    write_tasks(tmp_path)
+
+    def hanging(body: dict[str, Any]) -> str:
+        text = searching(body)
+        late = len(list((tmp_path / "graphs").glob("*.jsonl"))) and sum(1 for _ in graph().open()) >= 4
+        return text.replace("import csv", "import csv, time\ntime.sleep(250)", 1) if late else text
+
+    def graph() -> Path:
+        return next((tmp_path / "graphs").glob("*.jsonl"))
+
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLE_")}
+    with FaultyServer(hanging) as server:
+        line = search(server, "aide", 40, "--rounds", "free", "--workers", "2", "-j", "2", "--graph", "graphs")
+        line += ["-o", "out.jsonl", "--timeout", "280"]
+        process = subprocess.Popen([str(BIN / line[0]), *line[1:]], cwd=tmp_path, env=environment)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (
+            list((tmp_path / "graphs").glob("*.jsonl"))
+            and sum(1 for _ in graph().open()) >= 4
+            and b"time.sleep(250)" in (tmp_path / "out.jsonl.tape").read_bytes()
+        ):
+            time.sleep(0.1)
+            if process.poll() is not None:
+                break
+        family = set(descendants(process.pid))
+        (tmp_path / "graphs/stop").touch()
+        assert process.wait(timeout=100) == 0 and gone(family)
+    (made,) = records((tmp_path / "out.jsonl").read_bytes())
+    assert made["search"]["stopped"] is True and 4 <= len(made["turns"]) < 40
+    assert made["search"]["chosen"] is not None

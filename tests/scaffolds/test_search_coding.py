@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from mletools.scaffolds.search import node_context
 from mletools.scaffolds.search.authenticity import inauthentic
 from mletools.scaffolds.search.coding import NO_BLOCK, NO_CODE, Efficient, NodeDebug, Once, read_check
 from mletools.scaffolds.search.data import Brief, Developed, Expansion, Hypothesis, Idea, Plan, Unanswered
+from mletools.scaffolds.search.edits import asking_for_edits, read_edits
 from mletools.scaffolds.search.replies import read_block, timing_of
 from mletools.scaffolds.search.sections import attempt_line, attempts_section
 
@@ -56,8 +58,9 @@ class StubDesk:
             raise answer
         return str(answer)
 
-    def answer(self, phase: str, role: str, prompt: str) -> Answer:
-        return read_answer(self.ask(phase, role, prompt))
+    def answer(self, phase: str, role: str, prompt: str, edited: str | None = None) -> Answer:
+        text = self.ask(phase, role, prompt)
+        return read_answer(text) if edited is None else read_edits(text, edited)
 
     def read(self, phase: str, role: str, prompt: str, reader: Callable[[str], Any]) -> Any:
         try:
@@ -666,3 +669,113 @@ def test_a_real_program_that_ignores_the_flag(sandbox: LocalSandbox, tmp_path: P
     made = Efficient(coder_loops=2).develop(context, brief())  # type: ignore[arg-type]
     assert (made.problem, made.result) == ("debug", None)
     assert [each["problem"] for each in made.trials] == ["debug", "debug"] and NO_BLOCK in context.asked[1][1]
+
+
+# Edits
+
+
+def edit(old: str, new: str) -> str:
+    return f"<<<<<<< SEARCH\n{old}=======\n{new}>>>>>>> REPLACE\n"
+
+
+LONG = "import x\n\ndef f():\n    return 1\n\ndef g():\n    return 1\nf()\n"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "wanted"),
+    [
+        (edit("def f():\n    return 1\n", "def f():\n    return 2\n"), LONG.replace("return 1", "return 2", 1)),
+        (edit("import x\n", "import x\nimport y\n"), "import x\nimport y\n" + LONG[9:]),
+        (edit("f()\n", ""), LONG[:-4]),
+        (edit("import x  \n", "import z\n") + "\n" + edit("import z\n", "import a\n"), "import a\n" + LONG[9:]),
+        (f"```python\n{edit('import x', 'import z').replace('x=', 'x' + chr(10) + '=')}```", None),
+        (f"```\n{edit('import x' + chr(10), 'import z' + chr(10))}```\n", "import z\n" + LONG[9:]),
+        (f"<think>{edit('f()' + chr(10), '')}</think>" + edit("import x\n", "import z\n"), "import z\n" + LONG[9:]),
+    ],
+)
+def test_edits_are_applied(blocks: str, wanted: str | None) -> None:
+    if wanted is None:
+        with pytest.raises(ValueError, match="block is not complete"):
+            read_edits(f"A plan.\n\n{blocks}", LONG)
+    else:
+        read = read_edits(f"A plan.\n\n{blocks}", LONG)
+        assert (read.plan.replace("<think>", "").strip()[-7:], read.code) == ("A plan.", wanted) or "<think>" in blocks
+        assert read.code == wanted
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        (edit("    return 1\n", "    return 2\n"), "SEARCH lines of block 1 occur 2 times in the program: return 1"),
+        (edit("import z\n", ""), "SEARCH lines of block 1 do not occur in the program as they stand: import z"),
+        (edit("f()\n", "g()\n") + edit("f()\n", "h()\n"), "SEARCH lines of block 2 do not occur"),
+        (edit("", "g()\n"), "block 1 has no SEARCH lines"),
+        ("<<<<<<< SEARCH\nimport x\n=======\n", "a block is not complete"),
+    ],
+)
+def test_edits_that_do_not_apply_are_told(blocks: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        read_edits(blocks, LONG)
+
+
+def test_a_whole_program_is_read_where_edits_were_asked_for() -> None:
+    assert read_edits(answer("print(1)"), LONG).code == "print(1)\n"
+    prompt = asking_for_edits("Do.\n\n# Your answer\n\nThe whole program in one block.")
+    assert prompt.startswith("Do.\n\n# Your answer\n") and "whole program in one block" not in prompt
+    assert prompt.count("# Your answer") == 1 and "<<<<<<< SEARCH" in prompt
+
+
+def test_a_large_program_is_changed_by_edits_and_a_small_one_written_anew() -> None:
+    parent = node(3, code=LONG)
+    changed = LONG.replace("import x", "import y")
+    answers = [edit("import x\n", "import y\n"), edit("f()\n", "g()\n")]
+    failing, passing = ran("error"), ran(stdout=block())
+    desk = StubDesk(answers, [failing, passing, ran()])
+    coding = Efficient(edits=True, edits_from=10, check=False)
+    made = coding.develop(desk, brief("improve", [parent]))  # type: ignore[arg-type]
+    assert (made.problem, made.code) == (None, changed[:-4] + "g()\n") and desk.used_up()
+    assert desk.ran[0][0] == changed
+    assert all("<<<<<<< SEARCH" in prompt and "Then the whole program" not in prompt for _, prompt in desk.asked)
+    for other, parents in ((replace(coding, edits_from=1000), [parent]), (coding, [])):
+        desk = StubDesk([answer("print(1)")], [passing, ran()])
+        other.develop(desk, brief("improve" if parents else "draft", parents))  # type: ignore[arg-type]
+        assert "SEARCH" not in desk.asked[0][1]
+
+
+def test_edits_that_do_not_apply_are_told_once_and_the_whole_program_is_asked_for() -> None:
+    desk = StubDesk([edit("import z\n", ""), answer("print(1)")], [ran(stdout=block()), ran()])
+    coding = Efficient(edits=True, edits_from=10, check=False)
+    made = coding.develop(desk, brief("improve", [node(3, code=LONG)]))  # type: ignore[arg-type]
+    assert (made.problem, made.code) == (None, "print(1)\n")
+    second = desk.asked[1][1]
+    assert "do not occur in the program as they stand: import z" in second and "Write the whole program now." in second
+    assert "<<<<<<< SEARCH" not in second
+
+
+# Limits that grow
+
+
+def test_the_limits_of_a_node_grow_after_runs_that_were_too_long() -> None:
+    late = ran("timeout", submission=False)
+    desk = StubDesk(
+        [answer(f"print({at})") for at in range(5)],
+        [late, late, late, ran(stdout=block()), late, ran(stdout=block()), ran()],
+    )
+    desk.job.settings = Settings(execution_seconds=500.0)
+    made = Efficient(growth=3.0, check=False).develop(desk, brief())  # type: ignore[arg-type]
+    assert made.problem is None
+    assert [(wall_s, debug) for _, wall_s, debug in desk.ran] == [
+        (60.0, True), (120.0, True), (180.0, True), (180.0, True), (300.0, False), (180.0, True), (500.0, False),
+    ]  # fmt: skip
+    second = desk.asked[1][1]
+    assert "may take at most 120 seconds" in second and "The next runs may take longer" in second
+    assert "for at most 500 seconds" in desk.asked[4][1]
+
+
+def test_limits_do_not_grow_where_nobody_asks_for_it() -> None:
+    late = ran("timeout", submission=False)
+    desk = StubDesk([answer("print(1)"), answer("print(2)")], [late, ran(stdout=block()), ran()])
+    desk.job.settings = Settings(execution_seconds=500.0)
+    Efficient(check=False).develop(desk, brief())  # type: ignore[arg-type]
+    assert [wall_s for _, wall_s, _ in desk.ran] == [60.0, 60.0, 300.0]
+    assert "may take longer" not in desk.asked[1][1]

@@ -73,6 +73,8 @@ class Town:
         if role == "search-analysis":
             fields = ("task_type", "data_type", "summary", "data", "submission", "metric")
             text = json.dumps({**dict.fromkeys(fields, "words"), "longer_limit": False})
+        if role == "search-diagnosis":
+            text = json.dumps({"diagnosis": f"lost at {worth}", "direction": f"towards {worth}"})
         if role == "search-check":
             text = json.dumps({"acceptable": worth % 5 > 0, "why": "so"})
         if role == "search-lesson":
@@ -167,6 +169,7 @@ def play(
 
 
 ALL = list(search.PRESETS)
+IN_ROUNDS = [preset for preset in ALL if preset not in search.PRESET_ROUNDS]  # the others: test_search_free
 
 
 @pytest.mark.parametrize("preset", ALL)
@@ -186,10 +189,12 @@ def test_a_search_ends_with_its_nodes_and_hands_in_the_best(tmp_path: Path, pres
     assert made["usage"]["usd"] == pytest.approx(0.01 * asks)
     assert made["usage"]["seconds"] == pytest.approx(0.5 * asks + 2 * runs)
     assert made["usage_by_role"] == {"policy": {**made["usage"], "seconds": pytest.approx(0.5 * asks)}}
-    assert len(records) == asks + 1 - (1 if preset == "rd-agent" else 0)  # the analysis is no step of a node
+    assert len(records) == asks + 1 - (
+        1 if preset in ("rd-agent", "gome", "night") else 0
+    )  # the analysis is no step of a node
 
 
-@pytest.mark.parametrize("preset", ALL)
+@pytest.mark.parametrize("preset", IN_ROUNDS)
 @pytest.mark.slow
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, preset: str) -> None:
     found = settings(preset=preset, max_turns=9, max_seconds=None)
@@ -392,6 +397,10 @@ def test_presets_have_constants_of_their_own() -> None:
     assert shipped["aira-greedy"]["debug_probability"] == shipped["aira-evo"]["debug_probability"] == 1.0
     assert {name: shipped["aira-mcts"][name] for name in ("c", "children")} == {"c": 0.25, "children": 5}
     assert settings(preset="aide").constants["paths"]["debug_depth"] == 3
+    night = settings(preset="night")
+    assert (night.rounds, night.workers, night.constants["coding"]["edits"]) == ("free", 3, True)
+    assert night.constants["planning"]["growth"] == night.constants["coding"]["growth"] == 3.0
+    assert settings(preset="night", rounds="whole").workers is None
     assert settings("debug_depth=2", preset="aira-mcts").constants["paths"]["debug_depth"] == 2  # --set goes first
     assert settings(preset="aira-mcts", paths="greedy").constants["paths"]["debug_depth"] == 3  # another component
 
@@ -477,7 +486,10 @@ def test_the_schema_knows_every_operation() -> None:
 
 def test_every_prompt_of_a_search_is_part_of_what_a_record_depends_on() -> None:
     found = {path.stem for path in (Path(prompts.__file__).parent).glob("search-*.md")}
-    assert found | {"task"} == set(search.PROMPTS)
+    assert found | {"task"} == {*search.PROMPTS, *search.LATER_PROMPTS}
+    plain, edited = (settings(*each, preset="rd-agent") for each in ((), ("coding.edits=true",)))
+    (one, _), (other, _) = (SearchScaffold().start(TASK, each, 7) for each in (plain, edited))  # type: ignore[arg-type]
+    assert len(one) == 3 and prompts.text("search-edits") in other[3]
 
 
 # --- answers with faults ------------------------------------------------------------------------------------------

@@ -23,8 +23,10 @@ from mletools.scaffolds.search.memory import (
     Chain,
     Kernel,
     NoMemory,
+    Retrieval,
     Siblings,
     draw,
+    error_class,
     potential,
     probabilities,
     read_lesson,
@@ -32,7 +34,7 @@ from mletools.scaffolds.search.memory import (
 )
 from mletools.scaffolds.search.reasoning import scen_prob_multiplier, weighted
 from mletools.scaffolds.search.sections import MOST_HYPOTHESIS, MOST_PRINTED, experiment_line, failed_attempts, plain
-from mletools.scaffolds.search.similarity import best_passages, cosines, read_passages, tf_idf_cosines
+from mletools.scaffolds.search.similarity import best_passages, bm25, cosines, read_passages, tf_idf_cosines
 
 
 def never(text: str, others: Sequence[str]) -> list[float]:
@@ -516,3 +518,67 @@ def test_the_nearest_passages_come_first_and_strangers_not_at_all() -> None:
     assert best_passages("q", list(near), alike(near), most=1) == ["c"]
     assert best_passages("q", ["b", "e"], alike(near)) == []
     assert best_passages("q", [], never) == []
+
+
+# --- BM25 and retrieval -------------------------------------------------------------------------------------------
+
+
+def test_bm25() -> None:
+    # N = 2, n = 1: ln(1 + 1.5 / 1.5) = ln 2; 2 of 1.5 words on average: 2 * 2.2 / (2 + 1.2 (0.25 + 0.75 * 2 / 1.5)) = 4.4 / 3.5
+    assert bm25("Folds?", ["folds, FOLDS", "trees"]) == [pytest.approx(math.log(2) * 4.4 / 3.5), 0.0]
+    # a word of the query counts once, and a word of all texts hardly: ln(1 + 0.5 / 2.5)
+    assert bm25("a a", ["a", "a"]) == [pytest.approx(math.log(1.2))] * 2
+    # without the length (b = 0) and for a large k1 the number of times counts
+    one, two = bm25("x", ["x y y y", "x x z"], k1=1e9, b=0.0)
+    assert two == pytest.approx(2 * one)
+    assert bm25("", ["a"]) == [0.0] and bm25("a", []) == [] and bm25("a", ["", "."]) == [0.0, 0.0]
+
+
+def test_retrieval_finds_what_failed_alike(tmp_path: Path) -> None:
+    nodes = [
+        made(0, "Train gradient boosting.", score=0.9),
+        made(1, "Embed the pictures with a network.", score=None, problem="failed", why="CUDA is missing", lesson="[RuntimeError] no GPU here"),
+        made(2, "Scale all columns.", score=0.5),
+        made(3, "Take logarithms of prices.", score=0.4),
+    ]  # fmt: skip
+    graph = graph_of(tmp_path, *nodes)
+    memory = Retrieval(drawn=0, found=1)
+    similar = lambda text, others: [0.0] * len(others)  # noqa: E731
+    found = memory.recall(graph, Expansion("improve", (0,)), ["A network on pictures."], similar, random.Random(0))
+    assert [node.number for node in found] == [0, 1]  # the best, and the failure that is alike
+    again = memory.recall(graph, Expansion("improve", (2,)), [], similar, random.Random(0))  # by its parent's words
+    assert [node.number for node in again] == [0]
+    by_server = Retrieval(drawn=0, found=1, by="embedding")
+    near = lambda text, others: [float("logarithms" in each) for each in others]  # noqa: E731
+    found = by_server.recall(graph, Expansion("draft"), ["prices"], near, random.Random(0))
+    assert [node.number for node in found] == [0, 3]
+    with pytest.raises(ToolError, match="by is bm25 or embedding, not words"):
+        Retrieval(by="words")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, None),
+        ({"problem": "failed", "status": "error", "why": "It failed with exit code 1: KeyError: 'x'"}, "KeyError"),
+        ({"problem": "failed", "status": "error", "why": "It failed with exit code 1: torch.OutOfMemoryError: big"}, "OutOfMemoryError"),
+        ({"problem": "failed", "status": "error", "why": "It failed."}, "failed"),
+        ({"problem": "failed", "status": "timeout"}, "timeout"),
+        ({"problem": "failed", "status": "memory"}, "memory"),
+        ({"problem": "slow", "status": None}, "timeout"),
+        ({"problem": "debug", "status": None, "trials": [{"debug": True, "status": "timeout"}]}, "timeout"),
+        ({"problem": "invalid", "status": "ok", "why": "ValueError: a column is missing"}, "invalid"),
+        ({"problem": "no_code", "status": None}, "no_code"),
+    ],
+)  # fmt: skip
+def test_the_class_of_an_error(changes: dict[str, Any], kind: str | None) -> None:
+    status = changes.pop("status", "ok")
+    details = made(1, **changes)
+    details["execution"] = None if status is None else {**details["execution"], "status": status}
+    assert error_class(details) == kind
+    lesson = Retrieval().lesson(NodeContext(None), graph_for_lessons(), {**details, "code": None, "score": None})
+    assert lesson.text.startswith(f"[{kind}] ") == (kind is not None)
+
+
+def graph_for_lessons() -> Any:
+    return SimpleNamespace(best=lambda: None)

@@ -10,7 +10,7 @@ from search_graphs import made
 
 from mletools.records.rollout import Stage
 from mletools.scaffolds.interface import Job
-from mletools.scaffolds.search.components import SearchSettings, constants_of
+from mletools.scaffolds.search.components import SearchSettings, constants_of, stored_constants
 from mletools.scaffolds.search.data import Budget, Plan
 from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.node_context import NodeContext
@@ -260,4 +260,22 @@ def test_the_constants_can_be_given() -> None:
         "least_debug": 10.0,
         "model_until": 0.25,
         "role": True,
+        "growth": 1.0,
     }
+
+
+@pytest.mark.parametrize(("late", "factor"), [(0, 1.0), (1, 2.0), (2, 3.0), (4, 3.0)])
+def test_limits_grow_after_nodes_that_ran_out_of_time(graph: Graph, late: int, factor: float) -> None:
+    slow = {"score": None, "problem": "slow", "execution": None}
+    graph.add([made(number, **({} if number < 3 else slow)) for number in range(3 + late)])
+    plan = DynamicPlanning(growth=3.0, late=99).plan(graph, Budget(0.05, 3600.0))
+    assert (plan.full_seconds, plan.debug_seconds) == (900.0 * factor, pytest.approx(150.0 * factor))
+    assert ("runs have longer limits for now" in plan.guidance) == (late > 0)
+    late_stage = DynamicPlanning(growth=3.0, late=99).plan(graph, Budget(0.5, 3600.0))
+    assert late_stage.full_seconds == 3600.0  # never more than the user's
+    plain = DynamicPlanning(late=99).plan(graph, Budget(0.05, 3600.0))
+    assert plain.full_seconds == 900.0 and "longer limits" not in plain.guidance
+    assert (
+        "growth" not in stored_constants(DynamicPlanning())
+        and stored_constants(DynamicPlanning(growth=3.0))["growth"] == 3
+    )

@@ -14,7 +14,7 @@ class Taped(TaskEnvironment):
         self.fake, self._tape, self.sent = fake, tape, {}
         self._resources: Any = SimpleNamespace(models=self)
         self._task: Any = None
-        for name in ("fact", "look", "submission", "at_once", "graph", "progress"):
+        for name in ("fact", "look", "submission", "ensemble", "at_once", "graph", "progress"):
             setattr(self, name, getattr(fake, name, None))
 
     def __getitem__(self, who: str) -> Any:

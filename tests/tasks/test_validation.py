@@ -26,7 +26,7 @@ from mletools.sandbox import Limits, Setup, open_sandbox
 from mletools.solutions import solution
 from mletools.tasks.folder import ANSWERS, data_digest, private_digest
 from mletools.tasks.record import Parts, finish
-from mletools.tasks.validation import View, validation_view
+from mletools.tasks.validation import View, split_view, validation_view
 from mletools.tasks.validation.rows import canonical, ids_of, without
 from mletools.tasks.validation.split import held_out, shared_out
 
@@ -208,6 +208,27 @@ def test_a_view_left_half_made_by_a_killed_process_is_made_anew(tmp_path: Path) 
     (left / "public" / "rubbish.csv").write_text("1")
     check_view(task, tmp_path)
     assert [path.name for path in (tmp_path / "views").iterdir()] == [f"{task['id']}-0.2"]
+
+
+def test_selection_rows_are_held_out_besides_the_validation_rows(tmp_path: Path) -> None:
+    task = example("loan_office_tabular", tmp_path)
+    view = split_view(task, tmp_path)
+    content = text_of(table(view.public / "sample_submission.csv"))
+    parts = {
+        "test": (task, tmp_path / task["data"]["dir"], view.test_part(content)),
+        "validation": (view.task, view.folder, view.validation_part(content)),
+        "selection": (view.outer.task, view.outer.folder, view.selection_part(content)),
+    }
+    assert all(grade(of, folder, part).valid for of, folder, part in parts.values())
+    ids = {name: {row["id"] for row in table(part)} for name, (_, _, part) in parts.items()}
+    ids["train"] = {row["id"] for row in table(view.public / "train.csv")}
+    assert sum(map(len, ids.values())) == len(set().union(*ids.values())) and all(ids.values())
+    assert ids["train"] | ids["validation"] | ids["selection"] == {
+        row["id"] for row in table(tmp_path / task["data"]["dir"] / "public/train.csv")
+    }
+    assert len(ids["test"]) > 2 * (
+        len(ids["validation"]) + len(ids["selection"])
+    )  # more than the inner view would take
 
 
 # --- hostile submissions ------------------------------------------------------------------------------------------------

@@ -105,12 +105,18 @@ def _searched(search: Record) -> Iterator["Text"]:
     clock = f" ({search['clock']} clock)" if "clock" in search else ""
     took = "" if search.get("elapsed_s") is None else f", {search['elapsed_s']:.1f} s used{clock}"
     yield _fact("budget", (_options(budget)[2:] or "none") + took)
+    if taken := search.get("taken_over"):
+        yield _fact("", f"began with {taken} nodes of another graph")
+    if search.get("stopped"):
+        yield _fact("", "ended early by the user")
     number = search.get("chosen")
     yield _fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
     for each in search.get("candidates") or ():
         score, holdout = facts.number(each.get("score")), each.get("holdout")
         again = "" if holdout is None else f", held out {facts.number(holdout)}"
         yield _fact("", f"node {each.get('node')}: {score}{again}")
+    if members := search.get("ensemble"):
+        yield _fact("handed in", f"the submissions of nodes {', '.join(map(str, members))} together")
     for phase, used in (search.get("cost") or {}).items():
         yield _fact(phase, facts.spent(used))
     for name, words in (("lenient", "answers read leniently"), ("fallbacks", "answers replaced")):

@@ -1,19 +1,25 @@
 """Scaffold `search`: R&D-Agent's loop over an exploration graph, with six exchangeable components.
 
-data, protocols: what passes between the components, and what they are; settings, components: by name; loop: algorithm 1; graph: nodes, on disk;
+data, protocols: what passes between the components, and what they are; settings, components: by name; loop: algorithm 1; free: its workers without rounds; graph: nodes, on disk;
 node_context: models and runs of one node; record: rollouts of searches and steps; sections, replies, similarity,
 authenticity: what the components share; repair: answers with faults; planning, paths (with schedulers), reasoning,
 memory, coding, evaluation: the components.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+from ... import prompts
 from ...base.errors import ToolError
+from ...models.prices import Price
+from ...records.rollout import Phase, Rollout
+from ...records.task import Task
 from ..interface import Job, Needs, Played, Scaffold, SearchEnvironment, Step
 from ..messages import task_prompt
-from .components import constants_of, load, preset_constants, read_constants
-from .settings import PRESETS, SearchSettings
+from .components import constants_of, load, preset_constants, read_constants, stored_constants
+from .costs import described
+from .settings import PHASES, PRESET_ROUNDS, PRESETS, SearchSettings
 
 REPORTED = "agent"  # the evaluation that needs no held-out rows
 _PARTS = (
@@ -22,6 +28,8 @@ _PARTS = (
     "stage-improvement stage-merge"
 )
 PROMPTS = ("task", *(f"search-{part}" for part in _PARTS.split()))
+# Prompts of components that ids are older than: those of searches without these do not depend on them.
+LATER_PROMPTS = {"search-edits": ("coding", "edits"), "search-diagnosis": ("reasoning", "diagnosis")}
 
 
 class SearchScaffold(Scaffold[SearchSettings]):
@@ -50,8 +58,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
                 f"--evaluation {names['evaluation']} needs scores on held-out rows: set --validation above 0, "
                 "or use --evaluation agent"
             )
+        rounds = settings.rounds or PRESET_ROUNDS.get(settings.preset, "whole")
+        if rounds == "whole" and settings.workers is not None:
+            raise ToolError("--workers is about --rounds free; in whole rounds the paths say how many nodes there are")
+        if rounds == "free" and settings.max_scores is not None:
+            raise ToolError("--max-scores counts nodes in their order, so it needs --rounds whole")
+        workers = settings.workers or getattr(components["paths"], "at_once", 1)
         return replace(
             settings,
+            rounds=rounds,
+            workers=workers if rounds == "free" else None,
             validation=0.0 if components["evaluation"].reports else settings.validation,
             planning=names["planning"],
             paths=names["paths"],
@@ -59,28 +75,48 @@ class SearchScaffold(Scaffold[SearchSettings]):
             memory=names["memory"],
             coding=names["coding"],
             evaluation=names["evaluation"],
-            constants={kind: constants_of(component) for kind, component in components.items()},
+            constants={kind: stored_constants(component) for kind, component in components.items()},
         )
 
     def without_validation(self, settings: SearchSettings) -> SearchSettings:
         """See Scaffold.without_validation: in place of scores on held-out rows those that programs print."""
-        constants = {**settings.constants, "evaluation": constants_of(load("evaluation", REPORTED, {}))}
+        constants = {**settings.constants, "evaluation": stored_constants(load("evaluation", REPORTED, {}))}
         asked = settings.evaluation
         return replace(settings, validation=0.0, evaluation=REPORTED, constants=constants, evaluation_asked=asked)
+
+    def start(self, record: Task | Rollout, settings: SearchSettings, seed: int) -> tuple[list[Any], Any]:
+        """See Scaffold.start."""
+        identity, start = super().start(record, settings, seed)
+        later = [
+            prompts.text(prompt)
+            for prompt, (kind, value) in LATER_PROMPTS.items()
+            if settings.components()[kind] == value or settings.constants.get(kind, {}).get(value)
+        ]
+        return identity + ([later] if later else []), start
 
     def describe(self, settings: SearchSettings) -> str:
         """The bounds of nodes and time; the components and their constants, a line each."""
         seconds = settings.max_seconds
         time = "" if seconds is None else f" and {seconds:g} s ({settings.clock} clock)"
-        lines = [f"{settings.max_turns} nodes{time}:"]
+        free = f", {settings.workers} under way at once" if settings.rounds == "free" else ""
+        lines = [f"{settings.max_turns} nodes{time}{free}:"]
         for kind, name in settings.components().items():
-            constants = " ".join(f"{constant}={value}" for constant, value in settings.constants[kind].items())
+            values = constants_of(load(kind, name or "", settings.constants[kind]))
+            constants = " ".join(f"{constant}={value}" for constant, value in values.items())
             lines.append(f"  {kind:10} {name}" + (f"  ({constants})" if constants else ""))
         return "\n".join(lines)
 
+    def costs(self, settings: SearchSettings, prices: Mapping[str, Price | None]) -> str:
+        """See Scaffold.costs."""
+        own: dict[Phase, str | None] = {"research": settings.research_model, "develop": settings.develop_model}
+        of_phase = {phase: prices["policy" if own[phase] is None else role] for phase, role in PHASES.items()}
+        return described(settings, of_phase)
+
     def needs(self, settings: SearchSettings) -> Needs:
         """See Scaffold.needs."""
-        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph)
+        evaluation = load("evaluation", settings.evaluation or "", settings.constants["evaluation"])
+        selection = bool(getattr(evaluation, "selection", False))
+        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph, selection=selection)
 
     def play(self, job: Job[SearchSettings], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollouts of the search's steps, then its own."""
@@ -90,11 +126,16 @@ class SearchScaffold(Scaffold[SearchSettings]):
         search = Search(job, environment)
         try:
             choice = search.explore()
-            refitted = search.refit(choice) if job.settings.refit and job.settings.validation > 0 else None
+            refits = job.settings.refit and job.settings.validation > 0 and choice.ensemble is None
+            refitted = search.refit(choice) if refits else None
             yield from map(Step, step_records(job, search.graph))
             task = task_prompt("task", job, environment)
             usage, by_role = search.usage(), search.usage_by_role()
-            record = search_record(job, task, search.graph, choice, usage, by_role, search.clock, search.notes())
+            record = search_record(
+                job, task, search.graph, choice, usage, by_role, search.clock, search.notes(), search.stopped
+            )
+            if choice.ensemble is not None:
+                record["execution"] = {**record["execution"], "submission": choice.ensemble}
             if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
                 record["refit"], record["execution"] = {"used": True}, refitted["execution"]
             elif refitted is not None:

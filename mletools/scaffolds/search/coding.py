@@ -3,7 +3,7 @@
 Of the grade on test rows they use only whether the file is valid, and only if no rows are held out.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from ... import prompts
@@ -12,7 +12,8 @@ from ...records.rollout import Execution, RunProblem, Trial
 from .. import messages
 from ..interface import RunResult
 from ..messages import fenced
-from .data import Brief, Developed, Unanswered
+from .data import Brief, Developed, Plan, Unanswered, later
+from .edits import asking_for_edits
 from .graph import Problem
 from .node_context import NodeContext
 from .replies import Reading, fields_in, timing_of
@@ -22,6 +23,7 @@ NO_CODE = (
     "Your last answer held no program that can be read: it needs exactly one block, opened with ```python and closed with "
     "```. If the answer was too long, write a shorter program."
 )
+NO_EDIT = "Your last answer's changes could not be applied: {error}. Write the whole program now."
 NO_BLOCK = "It did not print the requested block of debug information, with debug_time and estimated_time as numbers of seconds."
 
 
@@ -74,7 +76,10 @@ class Efficient:
     coder_loops: maximum number of programs, each run with --debug. runner_loops: maximum number of full runs. fit:
     share of a full run's limit that the program's own estimate may take. check: a model reviews the program after a
     good debug run. sample: false tests and repairs on all data, without --debug (the ablation of 4.3.2); each of the
-    coder_loops programs then has a full run, and the review comes after a good one.
+    coder_loops programs then has a full run, and the review comes after a good one. growth: the factor by which the
+    limits of a node's runs grow at most, up to the user's limit of a run: one more after each that ran out of time.
+    edits: a present program of at least edits_from characters is changed by search/replace blocks; if these do not
+    apply, the model is told so once, and asked for the whole program.
     """
 
     coder_loops: int = 10
@@ -82,6 +87,9 @@ class Efficient:
     fit: float = 1.0
     check: bool = True
     sample: bool = True
+    growth: float = later(1.0)
+    edits: bool = later(False)
+    edits_from: int = later(2000)
     repairs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -105,16 +113,26 @@ class Efficient:
         """The problem of the node; None: the full run went well."""
         question, role = _question(context, brief, self.sample), f"search-{brief.expansion.operation}"
         most_runs = self.runner_loops if self.sample else self.coder_loops
-        missed, slow, failed, full_runs = False, False, None, 0
+        missed, slow, failed, full_runs = "", False, None, 0
+        base, own_plan = _base(brief), brief.plan
+        edits = self.edits
         for loop in range(self.coder_loops):
             if loop and context.seconds_left <= 1:  # the search's time is used up
                 break
-            answer = context.answer("develop", role, f"{question}\n\n{NO_CODE}" if missed else question)
-            missed = answer.code is None
+            editing = edits and base is not None and len(base) >= self.edits_from
+            prompt = asking_for_edits(question) if editing else question
+            prompt = f"{prompt}\n\n{missed}" if missed else prompt
+            try:
+                answer = context.answer("develop", role, prompt, *([base] if editing else []))
+            except ValueError as error:
+                edits, missed = False, NO_EDIT.format(error=error)
+                work.attempts.append(attempt_line("", f"The changes could not be applied: {error}."))
+                continue
+            missed = NO_CODE if answer.code is None else ""
             if answer.code is None:
                 work.attempts.append(attempt_line("", FAILURES["no_code"]))
                 continue
-            work.code = code = answer.code
+            work.code = base = code = answer.code
             is_full = not self.sample
             result, flaw = self._run(context, brief, work, debug=self.sample)
             slow = flaw is not None and flaw.problem == "slow"
@@ -127,15 +145,29 @@ class Efficient:
                 failed, full_runs = flaw.problem, full_runs + 1
                 if full_runs == most_runs:
                     break
+            words = flaw.words
+            grown = self._grown(context, own_plan, work)
+            if grown != brief.plan:
+                brief, words = replace(brief, plan=grown), f"{words} The next runs may take longer, as told below."
             parts = [
                 *attempts_section(work.attempts),
                 _present(code),
-                f"# What is wrong\n\n{flaw.words}",
+                f"# What is wrong\n\n{words}",
                 _printed(result["execution"]),
             ]
             work.attempts.append(attempt_line(answer.plan, flaw.words))
             question, role = _rendered(context, brief, "search-fix", parts, self.sample), "search-fix"
         return failed or ("slow" if slow else "debug" if work.code else "no_code")
+
+    def _grown(self, context: NodeContext, plan: Plan, work: _Work) -> Plan:
+        """The node's plan with the limits for its next runs."""
+        overrun = {debug: sum(trial.get("debug") == debug and trial.get("status") == "timeout" for trial in work.trials)
+                   for debug in (True, False)}  # fmt: skip
+        most = min(context.job.settings.execution_seconds, context.seconds_left)
+        factors = {debug: max(1.0, min(self.growth, 1.0 + overrun[debug])) for debug in overrun}
+        full = max(plan.full_seconds, min(most, factors[False] * plan.full_seconds))
+        debug_seconds = max(plan.debug_seconds, min(full, factors[True] * plan.debug_seconds))
+        return replace(plan, full_seconds=full, debug_seconds=debug_seconds)
 
     def _run(self, context: NodeContext, brief: Brief, work: _Work, debug: bool) -> tuple[RunResult, _Flaw | None]:
         """A debug run or a full run, and its flaw."""
@@ -253,6 +285,11 @@ def _rendered(context: NodeContext, brief: Brief, prompt: str, parts: list[str],
 
 def _idea(brief: Brief) -> str:
     return f"# The idea\n\n{brief.idea.hypothesis.text}"
+
+
+def _base(brief: Brief) -> str | None:
+    """The program that is changed; None: it is written from scratch, or of several."""
+    return brief.parents[0]["code"] if len(brief.parents) == 1 else None
 
 
 def _present(code: str | None, result: str = "") -> str:

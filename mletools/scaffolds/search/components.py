@@ -11,6 +11,7 @@ from typing import Any
 
 from ...base.errors import ToolError
 from .. import load as load_attribute
+from .data import LATER
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
 from .settings import COMPONENTS, PRESET_CONSTANTS, PRESETS, Constant, SearchSettings
 
@@ -68,6 +69,15 @@ def _find(kind: str, name: str) -> Any:
 def constants_of(component: Any) -> dict[str, Constant]:
     """The constants of a component and their values: the fields of a dataclass."""
     return dataclasses.asdict(component) if dataclasses.is_dataclass(component) else {}  # type: ignore[arg-type]
+
+
+def stored_constants(component: Any) -> dict[str, Constant]:
+    """`constants_of`, without those that are `later` and at their defaults."""
+    values = constants_of(component)
+    for each in dataclasses.fields(component) if values else ():
+        if LATER in each.metadata and values[each.name] == each.default:
+            del values[each.name]
+    return values
 
 
 def preset_constants(preset: str, names: Mapping[str, str]) -> dict[str, dict[str, Constant]]:

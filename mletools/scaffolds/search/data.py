@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TypeVar, get_args
 
 from ...prompts import answers
-from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, Trial
+from ...records.rollout import Candidate, Choosing, Component, Operation, Origin, Stage, SubmissionFile, Trial
 from ..interface import RunResult
 from .graph import Details, Graph, Node, Problem
+
+LATER = "later"
+T = TypeVar("T", bool, int, float, str)
+
+
+def later(default: T) -> T:
+    """A constant of a component that is newer than others: at its default it is neither in records nor part of ids."""
+    value: T = field(default=default, metadata={LATER: True})
+    return value
+
 
 PARTS: tuple[Component, ...] = get_args(Component)  # parts of a program that hypotheses change
 AXES = dict(zip(answers.AXES, (0.2, 0.4, 0.2, 0.1, 0.1), strict=True))  # weights of scores
@@ -35,7 +45,8 @@ class Budget:
 class Plan:
     """A round's plan: the used share of the budget, text for the researcher, limits of one run.
 
-    repairs: failed nodes may be repaired (set by the coding component).
+    repairs: failed nodes may be repaired (set by the coding component). under_way: the nodes that are being worked on
+    and not in the graph, where workers begin nodes one by one; None: in whole rounds.
     """
 
     share: float
@@ -44,6 +55,7 @@ class Plan:
     full_seconds: float = 3600.0
     debug_seconds: float = 600.0
     repairs: bool = False
+    under_way: tuple[Expansion, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,21 @@ class Expansion:
 
     operation: Operation
     parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a node begins with. number: in the order of beginning. seen: nodes of the graph then, which are all that it
+    knows of. beside: hypotheses of nodes that are made beside it. clock, deadline: when it begins, and when it has to end.
+    """
+
+    number: int
+    seen: int
+    plan: Plan
+    expansion: Expansion
+    beside: tuple[str, ...]
+    clock: float
+    deadline: float | None
 
 
 @dataclass(frozen=True)
@@ -140,9 +167,12 @@ class Developed:
 class Choice:
     """The node to hand in, or None, how it was chosen, and the candidates {node, score, holdout}, best first.
 
-    holdout: the score on fresh rows; None: not run again.
+    holdout: the score on fresh rows; None: not run again. ensemble: what is handed in in place of the node's submission,
+    made of those of the nodes `members`.
     """
 
     number: int | None
     how: str
     candidates: tuple[Candidate, ...] = ()
+    ensemble: SubmissionFile | None = None
+    members: tuple[int, ...] = ()

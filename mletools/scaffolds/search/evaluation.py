@@ -6,12 +6,12 @@ program that contains labels of training rows, which would also score well on fr
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 from ... import prompts
-from ...records.rollout import Candidate
+from ...records.rollout import Candidate, SubmissionFile
 from ..interface import RunResult
 from ..messages import task_facts
 from ..printed import printed_score
@@ -140,6 +140,56 @@ class Aggregated(Standard):
                 return None
             scores.append(score)
         return sum(scores) / len(scores)
+
+
+@dataclass(frozen=True)
+class ThreeSplits(Standard):
+    """Standard's scores on validation rows; what is handed in is chosen on selection rows, which neither the search nor a
+    program has seen: they are held out from all programs from the beginning, predicted by each, and no model is told of
+    them. Nothing is run again. AIRA-2's consistent evaluation (Meta, 2026) separates search and selection so; the rule and
+    the shares are ours: --validation of the rows for selection, and of the rest for validation.
+
+    candidates: maximum number of nodes that are compared. ensemble: the mean or majority of so many best candidates is
+    handed in, if it is better on the selection rows than the best one; 0: never.
+    """
+
+    candidates: int = 6
+    ensemble: int = 0
+    selection: ClassVar[bool] = True
+
+    def choose(self, graph: Graph, context: NodeContext) -> Choice:
+        nodes = candidates_of(graph, self.candidates)
+        parts = {node.number: part for node in nodes if (part := graph.details(node.number).get("selection"))}
+        scores = {
+            number: part["verdict"]["score"]
+            for number, part in parts.items()
+            if part["verdict"]["valid"] and part["verdict"]["score"] is not None
+        }
+        known = [node for node in graph.ranked(nodes) if node.number in scores]
+        if not known:
+            return super().choose(graph, context)
+        order = sorted(known, key=lambda node: -graph.gain(scores[node.number] or 0.0, 0.0))
+        rest = [node for node in nodes if node.number not in scores]
+        choice = Choice(
+            order[0].number,
+            f"the best score on selection rows, of {len(order)} candidates",
+            _candidates([*order, *rest], scores),
+        )
+        members = [node.number for node in order[: self.ensemble]]
+        if len(members) < 2:
+            return choice
+        made = context.ensemble([(_handed_in(graph, number), parts[number]["file"]) for number in members])
+        score = made["verdict"]["score"] if made is not None and made["verdict"]["valid"] else None
+        if made is None or score is None or graph.gain(score, scores[members[0]] or 0.0) <= 0:
+            return choice
+        how = f"{score:g} on selection rows for {len(members)} together, better than each of them"
+        return replace(choice, how=how, ensemble=made["submission"], members=tuple(members))
+
+
+def _handed_in(graph: Graph, number: int) -> SubmissionFile:
+    execution = graph.details(number)["execution"]
+    assert execution is not None and execution["submission"] is not None  # its part on the selection rows is there
+    return execution["submission"]
 
 
 def held_out_score(result: RunResult | None) -> float | None:

@@ -1,9 +1,10 @@
-"""The exploration graph of a search on disk: JSON Lines, a node a line, appended a round at a time.
+"""The exploration graph of a search on disk: JSON Lines, a node a line, appended a round at a time, or as nodes end.
 
 Memory holds a few kilobytes a node, for selection. Programs, outputs and conversations are read back from the file. An
 incomplete last round, of a killed search, is dropped: its answers are on the tape.
 """
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ from ...records.rollout import (
     TurnGrade,
     Usage,
 )
+from ..interface import Selection
 
 Number = TypeVar("Number", int, float)
 # unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
@@ -92,6 +94,9 @@ class Details(TypedDict):
     execution: Execution | None
     validation: Feedback | None
     grade: TurnGrade | None
+    selection: NotRequired[Selection]
+    """Its part on the selection rows; no model is told of it."""
+
     trials: list[Trial]
     usage: dict[Phase, Usage]
     seconds: float
@@ -101,6 +106,15 @@ class Details(TypedDict):
     elapsed: NotRequired[float]
     """From the end of its round on."""
 
+    start: NotRequired[int]
+    """Of nodes without rounds: how many had been begun before; their numbers are in the order of their ends."""
+
+    began: NotRequired[float]
+    """Of nodes without rounds: on the search's clock."""
+
+    taken_over: NotRequired[bool]
+    """From another graph."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -108,7 +122,8 @@ class Node:
 
     branch: number of the draft that it descends from, by first parents. depth: steps from that draft. repairs: debug
     steps in a row up to this node. problem: of a node without a score; why: the problem in words. seconds: of
-    its models and runs, added up. elapsed: on the search's clock at the end of its round. supported: see Lesson.
+    its models and runs, added up. elapsed: on the search's clock at the end of its round. supported: see Lesson. began:
+    see Details.
     """
 
     number: int
@@ -127,6 +142,7 @@ class Node:
     seconds: float
     elapsed: float
     supported: bool | None = None
+    began: float = 0.0
 
 
 class Graph:
@@ -138,6 +154,7 @@ class Graph:
         lower_is_better: bool,
         rounded: Callable[[float], float] = lambda score: score,
         most_shown: int | None = None,
+        read_only: bool = False,
     ):
         """rounded: a score as models are shown it; most_shown: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
@@ -147,13 +164,19 @@ class Graph:
         self.out_of_time: set[int] = set()  # nodes whose last run was stopped by its limit, or would have been
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
+        self.started: set[int] = set()  # `start` of each node
+        self.taken_over = 0  # nodes from another graph
         self._offsets: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+b")
-            self._read()
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("rb" if read_only else "a+b")
+            whole = self._read()
+            if not read_only:
+                os.truncate(path, whole)
+                self._file.seek(0, os.SEEK_END)
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}") from None
 
@@ -242,9 +265,10 @@ class Graph:
             (dumps({**node, "nodes_of_round": len(new_nodes)}) + "\n").encode("utf-8", "replace") for node in new_nodes
         ]
         try:
-            offset = self._file.seek(0, os.SEEK_END)
-            self._file.write(b"".join(lines))
-            self._file.flush()
+            with self._reading:  # nodes without rounds read the graph meanwhile
+                offset = self._file.seek(0, os.SEEK_END)
+                self._file.write(b"".join(lines))
+                self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise ToolError(f"{self.file}: {error.strerror}: cannot store a round of the search") from None
@@ -253,12 +277,36 @@ class Graph:
             offset += len(line)
         return self.nodes[-len(new_nodes) :]
 
+    def take_over(self, path: Path, last: int | None = None) -> None:
+        """Begin an empty graph with the nodes of another file, up to node `last`. ToolError: there are no such nodes."""
+        if not path.is_file():
+            raise ToolError(f"{path}: no such graph")
+        other = Graph(path, self.lower, read_only=True)
+        try:
+            most = len(other) - 1 if last is None else last
+            if not 0 <= most < len(other):
+                raise ToolError(f"{path}: no node {most}: it has {len(other)} nodes")
+            self.add([{**other.details(number), "taken_over": True} for number in range(most + 1)])
+        finally:
+            other.close()
+
+    def until(self, size: int) -> "Graph":
+        """The graph as it was with `size` nodes, to read; sums over all nodes are those of the present graph."""
+        view = copy.copy(self)
+        view.nodes = self.nodes[:size]
+        view._children = {
+            parent: [child for child in children if child < size] for parent, children in list(self._children.items())
+        }
+        return view
+
     def close(self) -> None:
         self._file.close()
 
     def _index(self, details: Details, offset: int) -> None:
         node = convert(details, Node)
         self.nodes.append(node)
+        self.taken_over += "taken_over" in details
+        self.started.add(details.get("start", node.number))
         self._offsets.append(offset)
         for parent in dict.fromkeys(node.parents):
             self._children.setdefault(parent, []).append(node.number)
@@ -272,8 +320,8 @@ class Graph:
             self.spent[phase] = added(self.spent.get(phase), used)
         add_by_role(self.spent_by_role, details["asked"])
 
-    def _read(self) -> None:
-        """Index the nodes of the file, and cut off an incomplete last round."""
+    def _read(self) -> int:
+        """Index the nodes of the file; the bytes of all but an incomplete last round."""
         self._file.seek(0)
         complete, offset = 0, 0
         waiting: list[tuple[Details, int]] = []
@@ -293,8 +341,7 @@ class Graph:
                 for node in waiting:
                     self._index(*node)
                 waiting, complete = [], offset
-        os.truncate(self.file, complete)
-        self._file.seek(0, os.SEEK_END)
+        return complete
 
 
 def notes_of(details: Details) -> Notes:

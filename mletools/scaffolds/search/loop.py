@@ -3,49 +3,38 @@ up.
 
 It works in rounds, whose nodes the paths select. Their ideas are made one by one, each with the earlier ones of the
 round in view; then all are developed concurrently. A round is added to the graph as a whole, so neither the order in
-which nodes end nor the number of workers changes the result.
+which nodes end nor the number of workers changes the result. Without rounds: see `free`.
 """
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
 from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
 from ...records.rollout import Phase, Usage
-from ..interface import RunResult, SearchEnvironment
+from ..interface import STOP, RunResult, SearchEnvironment
 from .clock import WallClock
 from .components import Components
-from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Unanswered
+from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Start, Unanswered
 from .evaluation import MARGIN
+from .free import FreeWorkers
 from .graph import Details, Graph, Node, Notes, add_by_role, added
-from .node_context import PHASES, NodeContext
+from .node_context import NodeContext, Researched
 from .sections import experiment_line, failed_attempts
-from .settings import SearchJob
-from .similarity import best_passages, read_passages
+from .settings import PHASES, SearchJob
+from .similarity import best_passages, bm25, read_passages
 
 RESERVED = 0.25  # maximum share of a search's seconds that is reserved for the choice and the refit
-
-
-@dataclass(frozen=True)
-class _Researched:
-    """A node after its research phase. why: there is no idea."""
-
-    number: int
-    context: NodeContext
-    expansion: Expansion
-    idea: Idea | None
-    why: str
-    lessons: tuple[str, ...]
 
 
 class Search:
     """One search, from its beginning or from where a killed one stopped."""
 
     def __init__(self, job: SearchJob, environment: SearchEnvironment):
-        self.job, self._environment = job, environment
+        self.job, self.environment = job, environment
         settings = job.settings
         self._components = Components.load(settings)
         self._passages = read_passages(Path(settings.knowledge)) if settings.knowledge else []
@@ -53,26 +42,46 @@ class Search:
         if not resume:
             path.unlink(missing_ok=True)
         self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
+        if settings.from_graph is not None and not len(self.graph):
+            self.graph.take_over(*named_graph(settings.from_graph))
+        self._stop_file = path.parent / STOP
+        self.stopped = False  # by the user
         self._wall = WallClock(self.graph.elapsed) if settings.clock == "wall" else None
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
         self._system = self._components.planning.begin(self._context_outside("begin", 0.0))
 
     def explore(self) -> Choice:
-        """Add to the graph until the budget is used up, then choose the node to hand in."""
+        """Add to the graph until the budget is used up or the user stops it, then choose the node to hand in."""
+        if self.job.settings.rounds == "free":
+            FreeWorkers(self).explore()
+        else:
+            self._explore_in_rounds()
+        choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice", self.clock))
+        return choice
+
+    def _explore_in_rounds(self) -> None:
         settings = self.job.settings
-        while (share := self.share()) < 1:
-            deadline, rounds = self._deadline(), self.graph.rounds
+        while (share := self.share()) < 1 and not self.is_stopped():
+            deadline, rounds = self.deadline(), self.graph.rounds
             left = None if deadline is None else deadline - self.clock
-            plan = self._plan(Budget(share, settings.execution_seconds, left))
-            rng = random.Random(derive_seed(self.job.seed, "paths", self.graph.rounds))
-            expansions = self._components.paths.select(self.graph, plan, rng)[: settings.max_turns - len(self.graph)]
+            plan = self.plan(Budget(share, settings.execution_seconds, left))
+            expansions = self.select(plan, self.graph.rounds)[: settings.max_turns - len(self.graph)]
             too_late = left is not None and rounds and left < self.graph.elapsed / rounds
             if not expansions or too_late:
                 break
             self._round(plan, expansions)
-        choice: Choice = self._components.evaluation.choose(self.graph, self._context_outside("choice", self.clock))
-        return choice
+
+    def is_stopped(self) -> bool:
+        """Whether the user wants the best so far: there is a file STOP beside the graphs."""
+        self.stopped = self.stopped or self._stop_file.exists()
+        return self.stopped
+
+    def select(self, plan: Plan, round: int) -> list[Expansion]:
+        """The nodes that the paths select."""
+        rng = random.Random(derive_seed(self.job.seed, "paths", round))
+        expansions: list[Expansion] = self._components.paths.select(self.graph, plan, rng)
+        return expansions
 
     def refit(self, choice: Choice) -> RunResult | None:
         """The run of the chosen node's program on all training rows; None: there is none."""
@@ -82,7 +91,7 @@ class Search:
         context = self._context_outside("refit", self.clock)
         return context.run(code, self.job.settings.execution_seconds, rows="all")
 
-    def _plan(self, budget: Budget) -> Plan:
+    def plan(self, budget: Budget) -> Plan:
         """The plan of the next round, whose runs end with the search."""
         plan = self._components.planning.plan(self.graph, budget)
         most = float("inf") if budget.seconds_left is None else max(1.0, budget.seconds_left)
@@ -91,84 +100,91 @@ class Search:
         return replace(plan, full_seconds=seconds, debug_seconds=debug_seconds, repairs=repairs)
 
     def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
-        researched: list[_Researched] = []
+        researched: list[Researched] = []
         hypotheses: list[str] = []
-        clock = self.clock
-        for expansion in expansions:
-            node = self._research(len(self.graph) + len(researched), plan, expansion, tuple(hypotheses), clock)
+        clock, seen = self.clock, len(self.graph)
+        for at, expansion in enumerate(expansions, seen):
+            start = Start(at, seen, plan, expansion, tuple(hypotheses), clock, self.deadline())
+            node = self.research(start, self.environment.part(str(at)), self.graph)
             researched.append(node)
             clock = node.context.clock
             if node.idea is not None:
                 hypotheses.append(node.idea.hypothesis.text)
         for node in researched:
             node.context.wait_until(clock)
-        nodes = self._environment.at_once(lambda node: self._develop(plan, node), researched)
+        nodes = self.environment.at_once(self.develop, researched)
         elapsed = round(max(node.context.clock for node in researched), 4)
         for details in nodes:
             details["elapsed"] = elapsed
         self.graph.add(nodes)
-        self._environment.progress(len(nodes))
+        self.environment.progress(len(nodes))
         for node in researched:
             node.context.done()
 
-    def _research(
-        self, number: int, plan: Plan, expansion: Expansion, beside: tuple[str, ...], clock: float
-    ) -> _Researched:
-        """The research phase of a node. beside: hypotheses of this round so far. clock: when it begins."""
-        part, name = self._environment.part(str(number)), f"node {number}"
-        context = NodeContext(self.job, part, name, self._system, clock, self._deadline(), self._wall)
+    def research(self, start: Start, environment: SearchEnvironment, graph: Graph) -> Researched:
+        """The research phase of a node, in its own part of the environment. graph: as far as the node knows it."""
+        clock = start.clock, start.deadline, self._wall
+        context = NodeContext(self.job, environment, f"node {start.number}", self._system, *clock)
+        expansion = start.expansion
         recalled: dict[int, Node] = {}
 
         def recall(hypotheses: Sequence[str]) -> list[Node]:
             nodes: list[Node] = self._components.memory.recall(
-                self.graph, expansion, hypotheses, context.similar, context.rng
+                graph, expansion, hypotheses, context.similar, context.rng
             )
             recalled.update({node.number: node for node in nodes})
             return nodes
 
         def know(query: str) -> list[str]:
-            return best_passages(query, self._passages, context.similar)
+            by_words = self.job.settings.embedding_model is None
+            return best_passages(query, self._passages, bm25 if by_words else context.similar)
 
         idea: Idea | None = None
         why = ""
         if expansion.operation == "debug":
-            failed = self.graph[expansion.parents[0]]
+            failed = graph[expansion.parents[0]]
             idea = Idea(Hypothesis(failed.hypothesis, failed.component))
         else:
-            question = Question(self.graph, expansion, plan, self._parents(expansion), recall, beside, know)
+            question = Question(graph, expansion, start.plan, self._parents(expansion), recall, start.beside, know)
             try:
                 idea = self._components.reasoning.reason(context, question)
             except Unanswered as error:
                 why = str(error)
-        lessons = tuple(experiment_line(node, self.graph) for _, node in sorted(recalled.items()))
-        return _Researched(number, context, expansion, idea, why, lessons)
+        lessons = tuple(experiment_line(node, graph) for _, node in sorted(recalled.items()))
+        return Researched(start, graph, context, idea, why, lessons)
 
-    def _develop(self, plan: Plan, node: _Researched) -> Details:
+    def develop(self, node: Researched) -> Details:
         """The development phase of a node: its details, without `elapsed`."""
-        context, expansion, idea = node.context, node.expansion, node.idea
+        context, expansion, idea, graph, plan = (
+            node.context,
+            node.start.expansion,
+            node.idea,
+            node.graph,
+            node.start.plan,
+        )
         if idea is None:
             developed = Developed(None, None, "unanswered", why=node.why)
             idea = Idea(Hypothesis("none"))
         else:
             parents, reports = self._parents(expansion), self._components.evaluation.reports
-            attempts = failed_attempts(self.graph, expansion.parents[0]) if expansion.operation == "debug" else ()
-            brief = Brief(self.graph, expansion, idea, plan, parents, node.lessons, reports, attempts)
+            attempts = failed_attempts(graph, expansion.parents[0]) if expansion.operation == "debug" else ()
+            brief = Brief(graph, expansion, idea, plan, parents, node.lessons, reports, attempts)
             developed = self._components.coding.develop(context, brief)
         score = self._components.evaluation.score(developed) if developed.problem is None else None
         result, hypothesis = developed.result, idea.hypothesis
-        parent = self.graph[expansion.parents[0]] if expansion.parents else None
+        parent = graph[expansion.parents[0]] if expansion.parents else None
         considered: list[RecordedHypothesis] = [
             {"text": other.text, "component": other.component, "scores": dict(other.scores)}
             for other in idea.considered
         ]
         details: Details = {
-            "number": node.number,
+            "number": node.start.number,
             "parents": list(expansion.parents),
             "operation": expansion.operation,
-            "branch": parent.branch if parent else node.number,
+            "branch": parent.branch if parent else node.start.number,
             "depth": parent.depth + 1 if parent else 0,
             "repairs": parent.repairs + 1 if parent and expansion.operation == "debug" else 0,
-            "round": self.graph.rounds,
+            "round": graph.rounds,
             "hypothesis": hypothesis.text,
             "component": hypothesis.component,
             "problem": developed.problem or (None if score is not None else "no_score"),
@@ -196,7 +212,9 @@ class Search:
             "seconds": 0.0,
             "asked": context.asked,
         }
-        lesson = self._components.memory.lesson(context, self.graph, details)
+        if result is not None and "selection" in result:
+            details["selection"] = result["selection"]
+        lesson = self._components.memory.lesson(context, graph, details)
         seconds = round(context.seconds, 4)
         details["lesson"], details["supported"] = lesson.text, lesson.supported
         return {**details, "usage": context.usage, "seconds": seconds, **context.notes}
@@ -207,21 +225,30 @@ class Search:
     def _context_outside(self, name: str, began: float) -> NodeContext:
         """A context for requests outside of nodes."""
         clock = began, self.job.settings.max_seconds, self._wall
-        self._outside.append(NodeContext(self.job, self._environment.part(name), name, self._system, *clock))
+        self._outside.append(NodeContext(self.job, self.environment.part(name), name, self._system, *clock))
         return self._outside[-1]
 
-    def share(self) -> float:
-        """The used share of the budget, 0 to 1: the largest of its bounds. An unknown cost allows one round."""
+    def give_up(self, contexts: Sequence[NodeContext]) -> None:
+        """Leave nodes unfinished: they ask and run nothing more. What they used counts."""
+        for context in contexts:
+            context.given_up = True
+        self._outside += contexts
+
+    def share(self, under_way: Sequence[NodeContext] = ()) -> float:
+        """The used share of the budget, 0 to 1: the largest of its bounds. An unknown cost allows one round.
+
+        under_way: the contexts of nodes that are not in the graph yet.
+        """
         settings, spent = self.job.settings, self.usage()
-        total = added(spent["research"], spent["develop"])
+        total = reduce(added, [used for each in (spent, *(node.usage for node in under_way)) for used in each.values()])
         bounds = (
-            (len(self.graph), settings.max_turns),
-            (self.clock, self._deadline()),
+            (len(self.graph) + len(under_way), settings.max_turns),
+            (self.clock, self.deadline()),
             (total["completion_tokens"], settings.max_tokens),
             (total["usd"], settings.max_usd),
         )
         shares = [
-            float(len(self.graph) > 0) if used is None else used / most if most else 1.0
+            float(len(self.graph) + len(under_way) > 0) if used is None else used / most if most else 1.0
             for used, most in bounds
             if most is not None
         ]
@@ -253,10 +280,16 @@ class Search:
         for context in self._outside:
             context.done()
 
-    def _deadline(self) -> float | None:
+    def deadline(self) -> float | None:
         """When nodes have to end, with a reserve for the choice and the refit; None: no limit."""
         most, refit = self.job.settings.max_seconds, self.job.settings.refit
         if most is None:
             return None
         reserve = self._components.evaluation.reserve(self.graph, self._wall is not None)
         return most - min(RESERVED * most, reserve + (MARGIN * self.graph.longest_run if refit else 0.0))
+
+
+def named_graph(text: str) -> tuple[Path, int | None]:
+    """The file of FILE[:NODE], and the node; None: the last."""
+    file, colon, number = text.rpartition(":")
+    return (Path(file), int(number)) if colon and number.isdecimal() and not Path(text).exists() else (Path(text), None)

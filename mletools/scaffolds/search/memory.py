@@ -2,8 +2,9 @@
 
 import math
 import random
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ... import prompts
 from ...base import difference
@@ -19,16 +20,20 @@ from .sections import (
     MOST_TEXT,
     NOT_SHOWN,
     experiment_line,
+    failure,
     outcome,
     own_branch,
     plain,
     printed_by,
     program_of,
 )
+from .similarity import bm25
 
 GAMMA = math.log(2) / 30  # the released code's: similarity counts half on a path of 30 nodes
 BOUND = 2.0
 POOLS = ("all", "best")  # of Kernel
+WAYS = ("bm25", "embedding")  # of Retrieval
+_EXCEPTION = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Exit|Interrupt))\b")
 MOST_CHANGES = 6000  # characters
 MOST_LINES = 1500  # of programs that are compared by lines, which can take time in proportion to their product
 
@@ -175,6 +180,82 @@ class Kernel:
             return context.read("research", "search-lesson", prompt, read_lesson)
         except Unanswered:
             return Lesson(score_lesson(graph, node))
+
+
+@dataclass(frozen=True)
+class Retrieval(Kernel):
+    """Kernel, and the nodes of the whole search, failed ones too, that suit the new hypotheses best.
+
+    These are found by their hypotheses, lessons and failures: by BM25 (see similarity), or by the embeddings of the
+    server with `by` = embedding. found: their maximum number. The lesson of a node that failed begins with the class of
+    its error, so that what fails alike is found together. The retrieval is ours; MLEvolve's memory has BM25, too.
+    """
+
+    found: int = 3
+    by: str = "bm25"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by not in WAYS:
+            raise ToolError(f"memory retrieval: by is {' or '.join(WAYS)}, not {self.by}")
+
+    def recall(
+        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
+    ) -> list[Node]:
+        """Kernel's nodes, then those that are found; never the parents, which prompts show."""
+        recalled = super().recall(graph, expansion, hypotheses, similar, rng)
+        query = " ".join(hypotheses) or " ".join(graph[parent].hypothesis for parent in expansion.parents)
+        others = [node for node in graph.nodes if node not in recalled and node.number not in expansion.parents]
+        texts = [f"{node.hypothesis} {node.lesson} {node.why}" for node in others]
+        values = (
+            (bm25 if self.by == "bm25" else similar)(query, texts) if texts and query.strip() else [0.0] * len(others)
+        )
+        order = sorted(range(len(others)), key=lambda at: (-values[at], -others[at].number))
+        return [*recalled, *(others[at] for at in order[: max(0, self.found)] if values[at] > 0)]
+
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
+        lesson = super().lesson(context, graph, node)
+        kind = error_class(node)
+        return (
+            lesson if kind is None else replace(lesson, text=f"[{kind}] {lesson.text or failure(node)}"[:MOST_LESSON])
+        )
+
+
+@dataclass(frozen=True)
+class Success(NoMemory):
+    """Recalls the `most` newest nodes, of all branches, that were better than all before them in their branch, and the best
+    of all: the success memory of GOME (arXiv 2603.01692), which the branches share. The lessons are Kernel's.
+    """
+
+    most: int = 5
+
+    def recall(
+        self, graph: Graph, expansion: Expansion, hypotheses: Sequence[str], similar: Similar, rng: random.Random
+    ) -> list[Node]:
+        records, best = graph.records(), graph.best()
+        newest = records[max(0, len(records) - self.most) :]
+        return newest if best is None or best in newest else [best, *newest]
+
+    def lesson(self, context: NodeContext, graph: Graph, node: Details) -> Lesson:
+        return Kernel().lesson(context, graph, node)
+
+
+def error_class(node: Details) -> str | None:
+    """What kind of failure a node is: the limit of its last run that was reached, the name of Python's exception, or the
+    node's problem; None: it did not fail.
+    """
+    if node["problem"] is None:
+        return None
+    runs = [trial.get("status") for trial in node["trials"]]
+    if node["execution"] is not None:
+        runs.append(node["execution"]["status"])
+    last = runs[-1] if runs else None
+    if node["problem"] == "slow" or last == "timeout":
+        return "timeout"
+    if last not in ("ok", "error", None):
+        return last
+    named = _EXCEPTION.search(node["why"]) if last == "error" else None
+    return named.group(1) if named else node["problem"]
 
 
 def score_lesson(graph: Graph, node: Details) -> str:

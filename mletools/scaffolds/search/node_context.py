@@ -2,27 +2,29 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ...base.ids import derive_seed
-from ...records.rollout import AnswerNote, Message, Phase, Usage
-from ..interface import Reply, RunResult, SearchEnvironment, usage_of
+from ...records.rollout import AnswerNote, Message, Phase, SubmissionFile, Usage
+from ..interface import Ensemble, Reply, RunResult, SearchEnvironment, usage_of
 from ..messages import task_prompt
 from ..reading import Answer, read_answer
 from .authenticity import inauthentic
 from .clock import WallClock
-from .data import Unanswered
-from .graph import Exchange, Notes, added
+from .data import Idea, Start, Unanswered
+from .edits import read_edits
+from .graph import Exchange, Graph, Notes, added
 from .replies import Reader, Reading
-from .settings import SearchJob
+from .settings import PHASES, SearchJob
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-PHASES: dict[Phase, str] = {"research": "researcher", "develop": "developer"}  # and the model role of each
 NO_USAGE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "usd": 0.0}
 CONSEQUENCES = {  # of a question without an answer that can be read
     "search-analysis": "no expert role in the prompts",
     "search-idea": "no hypothesis",
+    "search-diagnosis": "one question for an idea without a diagnosis",
     "search-challenges": "one question for an idea in place of challenges and hypotheses",
     "search-hypotheses": "one question for an idea in place of challenges and hypotheses",
     "search-select": "the candidate with the best scores in place of the model's choice",
@@ -31,6 +33,10 @@ CONSEQUENCES = {  # of a question without an answer that can be read
     "search-choose": "the best score in place of the model's choice",
 }
 AGAIN = "{problem}. Answer again in the requested form."
+
+
+class GivenUp(Exception):
+    """The search has ended without this node."""
 
 
 class NodeContext:
@@ -54,6 +60,7 @@ class NodeContext:
         self.job, self.task, self._environment, self._name = job, job.task, environment, name
         self.system, self._deadline, self._wall = system, deadline, wall
         self.clock = began  # seconds on the search's clock, after the last answer or run
+        self.given_up = False  # nothing more is to be asked or run
         self._readings = 0
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
@@ -92,10 +99,19 @@ class NodeContext:
         """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
         return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
-    def answer(self, phase: Phase, role: str, prompt: str) -> Answer:
-        """The plan and the program in the answer to a single prompt. Unanswered: as `ask`."""
+    def answer(self, phase: Phase, role: str, prompt: str, edited: str | None = None) -> Answer:
+        """The plan and the program in the answer to a single prompt. Unanswered: as `ask`.
+
+        edited: the program that the answer may give edits of. ValueError: they do not apply.
+        """
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
-        return read_answer(reply["text"], reply["finish_reason"])
+        if edited is None:
+            return read_answer(reply["text"], reply["finish_reason"])
+        try:
+            return read_edits(reply["text"], edited, reply["finish_reason"])
+        except ValueError as error:
+            self.asked[-1]["problem"] = str(error)
+            raise
 
     def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
@@ -150,6 +166,7 @@ class NodeContext:
         sent: list[Message] = [message.copy() for message in messages]
         if self.system:
             sent.insert(0, {"role": "system", "content": self.system})
+        self._check_wanted()
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), settings.max_answer_tokens
         reply = self._environment.ask(who, role, sent, seed, None, most)
         if "refused" in reply:
@@ -176,6 +193,7 @@ class NodeContext:
         the search, or `selection`, drawn separately.
         """
         seed, arguments = derive_seed(self._seed, "run", self._runs), ("--debug",) if debug else ()
+        self._check_wanted()
         self._runs += 1
         self._passed(0.0)  # this work may have waited for its turn
         result = self._environment.run(code, min(wall_s, self.seconds_left), seed, arguments=arguments, rows=rows)
@@ -183,6 +201,10 @@ class NodeContext:
         seconds = self.usage["develop"]["seconds"] + result["execution"]["duration_s"]
         self.usage["develop"] = {**self.usage["develop"], "seconds": round(seconds, 4)}
         return result
+
+    def _check_wanted(self) -> None:
+        if self.given_up:
+            raise GivenUp
 
     def each(self, items: Sequence[Item], work: Callable[["NodeContext", Item], T]) -> list[T]:
         """The results of `work` on each item, in order, from concurrent contexts whose usage counts here."""
@@ -212,6 +234,10 @@ class NodeContext:
         columns, (submission, sample) = self.task["submission"], self._environment.submission(result["execution"])
         return inauthentic(code, submission, sample, columns["id"], columns["target"])
 
+    def ensemble(self, members: Sequence[tuple[SubmissionFile, SubmissionFile]]) -> Ensemble | None:
+        """See SearchEnvironment.ensemble."""
+        return self._environment.ensemble(members)
+
     @property
     def task_text(self) -> str:
         """The task and where its programs run, as agents in turns are shown it."""
@@ -224,3 +250,15 @@ class NodeContext:
     def similar(self, text: str, others: Sequence[str]) -> list[float]:
         """The cosines of a text's embedding with those of others, in [-1, 1]."""
         return self._environment.similar([text, *others]) if others else []
+
+
+@dataclass(frozen=True)
+class Researched:
+    """A node after its research phase. graph: as far as it knows it. why: there is no idea."""
+
+    start: Start
+    graph: Graph
+    context: NodeContext
+    idea: Idea | None
+    why: str
+    lessons: tuple[str, ...]

@@ -216,7 +216,9 @@ class Adaptive:
        branch is live. Drafts come first in a round; the scheduler picks different branches for the rest of `at_once`.
     5. In the stage "merge" a round is one merge of the best nodes of the branches, dead or not, best first, at most
        `merge_width`; or the repair of a failed newest merge, as in 1. If fewer than two branches have a score, rules 1
-       to 4 apply.
+       to 4 apply. Where workers begin nodes one by one, a merge comes first, unless one is under way or was made of
+       the same nodes, and rules 1 to 4 apply beside it: a merge is the newest node of its first parent's branch, and is
+       improved if it is the best there.
 
     scheduler: round-robin, probabilistic, length, best, random or mcts (see schedulers). The paper gives neither the
     number of branches nor the rule of pruning; patience is the release's number of errors in a row.
@@ -241,8 +243,9 @@ class Adaptive:
 
     def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
         merge = self._merge(graph, plan) if plan.stage == "merge" else None
-        if merge is not None:
+        if merge is not None and plan.under_way is None:
             return [merge]
+        merges = [merge] if merge is not None and self._is_new(graph, plan, merge) else []
         steps, stillborn, bests = {}, 0, []
         branches = graph.branches()
         for number, nodes in branches.items():
@@ -257,7 +260,14 @@ class Adaptive:
         drafts = wanted if steps else max(1, wanted)
         order = list(dict.fromkeys([*(node.branch for node in graph.ranked(bests)), *steps]))
         picked = pick(graph, order[: self._most_branches(plan.share)], self.at_once - drafts, rng, self.scheduler)
-        return [Expansion("draft")] * drafts + [steps[number] for number in picked]
+        return merges + [Expansion("draft")] * drafts + [steps[number] for number in picked]
+
+    def _is_new(self, graph: Graph, plan: Plan, merge: Expansion) -> bool:
+        """Whether it is a merge, none is under way, and none was made of the same nodes. Repairs are the branch's."""
+        made = {node.parents for node in graph.nodes if node.operation == "merge"}
+        if merge.operation != "merge" or merge.parents in made:
+            return False
+        return all(other.operation != "merge" for other in plan.under_way or ())
 
     def _step(self, graph: Graph, plan: Plan, nodes: Sequence[Node], best: Node | None) -> Expansion | None:
         """The branch's next node; None: it is dead."""

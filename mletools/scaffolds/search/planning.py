@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ... import prompts
 from ...records.rollout import Stage
 from ..messages import task_prompt
-from .data import Budget, Plan, Unanswered
+from .data import Budget, Plan, Unanswered, later
 from .graph import Graph
 from .node_context import NodeContext
 from .replies import Reading, fields_in
@@ -18,6 +18,10 @@ MODEL_FIRST = (
 STAGNANT = (
     "The last {nodes} experiments brought no new best score. What they have in common does not help: try something else, "
     "also if it costs more."
+)
+GROWN = (
+    "The last {nodes} ran out of time, so runs have longer limits for now, as told below. Programs that fit into the usual "
+    "ones are still better."
 )
 EFFORT = {
     True: "Good solutions of this task have to train for long: use most of the time that a run may take.",
@@ -63,7 +67,8 @@ class DynamicPlanning:
     the time left, and gives no rule. debug_share: share
     of a run's limit for debug runs (R&D-Agent: 600 s of 3600 s). least_debug: their minimum in seconds, since imports
     take time. model_until: share of the budget during which the model's architecture comes first (R&D-Agent: while more
-    than 75 % of the time remains). role: analyse the task first, and give all prompts an expert's role.
+    than 75 % of the time remains). growth: the factor by which the limits of runs and debug runs grow at most, up to the
+    user's limit of a run: one more for each of the newest nodes in a row that ran out of time. role: analyse the task first, and give all prompts an expert's role.
     """
 
     draft_until: float = 0.1
@@ -77,6 +82,7 @@ class DynamicPlanning:
     least_debug: float = 10.0
     model_until: float = 0.25
     role: bool = True
+    growth: float = later(1.0)
 
     def begin(self, context: NodeContext) -> str:
         """The expert's role, from one question about the task; "" if the answer cannot be read."""
@@ -105,7 +111,19 @@ class DynamicPlanning:
         shares = {"draft": self.middle if is_late else self.early, "improvement": 1.0 if is_late else self.middle}
         seconds = budget.run_seconds * shares.get(stage, 1.0)
         debug_seconds = max(seconds * self.debug_share, min(self.least_debug, seconds))
+        overrun = _newest_out_of_time(graph)
+        factor = max(1.0, min(self.growth, 1.0 + overrun))
+        if factor > 1.0:
+            seconds, debug_seconds = (min(budget.run_seconds, factor * limit) for limit in (seconds, debug_seconds))
+            parts.append(GROWN.format(nodes=f"{overrun} experiments" if overrun > 1 else "experiment"))
         return Plan(budget.share, stage, "\n\n".join(parts), seconds, debug_seconds)
+
+
+def _newest_out_of_time(graph: Graph) -> int:
+    """Number of the newest nodes in a row that ran out of time."""
+    return next(
+        (at for at, node in enumerate(reversed(graph.nodes)) if node.number not in graph.out_of_time), len(graph)
+    )
 
 
 def _nodes_since_best(graph: Graph) -> int:

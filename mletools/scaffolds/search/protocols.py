@@ -24,7 +24,9 @@ class Planning(Protocol):
 
 class Paths(Protocol):
     def select(self, graph: Graph, plan: Plan, rng: random.Random) -> list[Expansion]:
-        """The nodes to make in this round, concurrently; none ends the search."""
+        """The nodes to make in this round, concurrently; none ends the search. Where workers begin nodes one by one
+        (`plan.under_way`), the first is begun that is not under way.
+        """
 
 
 class Reasoning(Protocol):

@@ -18,7 +18,7 @@ from .graph import Node
 from .memory import draw
 from .node_context import NodeContext
 from .replies import Fields, Reader, Reading, fields_in, json_in, wrong
-from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain
+from .sections import MOST_TEXT, experiment_line, listed, own_branch, parent_sections, plain, printed_by
 
 OPERATION_TEXTS = {
     "draft": "The program will be written from scratch, with another kind of approach than any above.",
@@ -150,6 +150,41 @@ class Scientific:
         return own[max(0, len(own) - self.told) :]
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """The diagnosis of the last run decides the direction of the next step, as a gradient does (GOME, arXiv 2603.01692).
+
+    Two questions: what the last run of the branch shows, and where its score is lost; then a hypothesis in that
+    direction, with what has succeeded so far (see memory `success`) in the place of momentum. A draft has no run, and is
+    OneStep's; so is an idea without a diagnosis that can be read. Written after the paper's summary alone: prompts, the form
+    of the diagnosis and what counts as a success are ours.
+    """
+
+    def reason(self, context: NodeContext, question: Question) -> Idea:
+        if not question.parents:
+            return OneStep().reason(context, question)
+        recalled = question.recall(())
+        last = own_branch(question.graph, question.expansion)[-1]
+        run = question.graph.details(last.number)
+        sections = [f"# The last run\n\n{experiment_line(last, question.graph)}", *printed_by(run)]
+        if last.number in question.expansion.parents:
+            sections = [f"# The last run\n\nIt was that of experiment {last.number}, shown above."]
+        try:
+            found = _ask("search-diagnosis", read_diagnosis, context, question, recalled, None, sections)
+        except Unanswered:
+            return OneStep().reason(context, question)
+        sections = [f"# Diagnosis of the last run\n\n{found[0]}\n\nThe direction of the next step: {found[1]}"]
+        hypothesis = _ask("search-idea", read_idea, context, question, recalled, "", sections)
+        numbers = tuple(node.number for node in recalled)
+        return Idea(replace(hypothesis, challenge=found[0], origin="feedback"), recalled=numbers, challenges=found)
+
+
+def read_diagnosis(text: str, notes: Reading | None = None) -> tuple[str, str]:
+    """(diagnosis, direction) of an answer to search-diagnosis. ValueError, worded for the model."""
+    answer = fields_in(text, ("diagnosis", "direction"), notes)
+    return plain(answer.text("diagnosis"), MOST_TEXT), plain(answer.text("direction"), MOST_TEXT)
+
+
 def weighted(scores: Mapping[str, float]) -> float:
     """The weighted mean of a hypothesis's scores on AXES, from 1 to 10."""
     return sum(weight * scores[axis] for axis, weight in AXES.items())
@@ -205,9 +240,10 @@ def _ask(
     question: Question,
     experiments: Sequence[Node],
     query: str | None = "",
+    sections: Sequence[str] = (),
     **more: str,
 ) -> T:
-    """Ask the researcher. query: for the knowledge; "": the task and the parents' hypotheses; None: no knowledge."""
+    """Ask the researcher. sections: further ones. query: for the knowledge; "": the task and the parents' hypotheses; None: no knowledge."""
     plan = question.plan
     if query == "":
         parents = " ".join(plain(parent["hypothesis"], 300) for parent in question.parents)
@@ -218,6 +254,7 @@ def _ask(
         *parent_sections(question),
         *listed("Earlier experiments", [experiment_line(node, question.graph) for node in experiments]),
         *listed("Other branches", [f"- {plain(text, MOST_TEXT)}" for text in question.beside]),
+        *sections,
         *(["\n\n".join(["# Knowledge", *(fenced(passage, "text") for passage in passages)])] if passages else []),
     ]
     values = {

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 from ...base.ids import content_id
 from ...records.rollout import Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
@@ -22,10 +22,11 @@ def search_record(
     by_role: Mapping[str, Usage],
     clock: float,
     notes: Sequence[Notes] = (),
+    stopped: bool = False,
 ) -> Rollout:
     """The rollout of a search that took `clock` seconds on its clock, with the text `task` as its message.
 
-    usage: by phase, of models and programs. by_role: of the models' answers, by role. notes: on answers outside of nodes.
+    stopped: by the user. usage: by phase, of models and programs. by_role: of the models' answers, by role. notes: on answers outside of nodes.
     """
     settings = job.settings
     chosen = None if choice.number is None else graph.details(choice.number)
@@ -43,6 +44,12 @@ def search_record(
         "elapsed_s": round(clock, 4),
         "cost": _cost(usage),
     }
+    if choice.ensemble is not None:
+        search["ensemble"] = list(choice.members)
+    if graph.taken_over:
+        search["taken_over"] = graph.taken_over
+    if stopped:
+        search["stopped"] = True
     if settings.evaluation_asked is not None:
         search["evaluation_asked"] = settings.evaluation_asked
     counts = _note_counts(graph, notes)
@@ -81,6 +88,15 @@ def _note_counts(graph: Graph, notes: Sequence[Notes]) -> dict[Literal["lenient"
     return {"lenient": dict(sorted(lenient.items())), "fallbacks": dict(sorted(fallbacks.items()))}
 
 
+class _Began(TypedDict, total=False):
+    began_s: float
+
+
+def _began(details: Details) -> _Began:
+    """When a node was begun, if nodes were begun one by one."""
+    return {"began_s": details["began"]} if "began" in details else {}
+
+
 def _turn(details: Details, graph: Graph) -> Turn:
     """A node as a turn of the record, without its conversations."""
     shown_score = graph.shown_score(details)
@@ -101,6 +117,7 @@ def _turn(details: Details, graph: Graph) -> Turn:
         "trials": details["trials"],
         **details["idea"],
         **notes_of(details),
+        **_began(details),
         "elapsed_s": details["elapsed"],
         "cost": _cost(details["usage"]),
     }
@@ -122,9 +139,13 @@ def _turn(details: Details, graph: Graph) -> Turn:
 
 
 def step_records(job: SearchJob, graph: Graph) -> Iterator[Rollout]:
-    """A rollout for each answer of the policy in the graph, with the result of its node. Lineage is left empty."""
+    """A rollout for each answer of the policy in the graph, with the result of its node, but for nodes of another
+    search. Lineage is left empty.
+    """
     for number in range(len(graph)):
         node = graph.details(number)
+        if "taken_over" in node:
+            continue
         parent = graph.details(node["parents"][0]) if node["parents"] else None
         for index, exchange in enumerate(node["asked"]):
             if exchange["who"] == "policy":

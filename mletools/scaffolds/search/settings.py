@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...base.options import option
+from ...records.rollout import Phase
 from ..interface import Job, Settings
 
 Constant = bool | int | float | str
+PHASES: dict[Phase, str] = {"research": "researcher", "develop": "developer"}  # and the model role of each
+SECONDS = 43200.0  # of a search, as in the paper
 COMPONENTS: dict[str, dict[str, str]] = {
     "planning": {"none": "planning:NoPlanning", "dynamic": "planning:DynamicPlanning"},
     "paths": {
@@ -18,12 +21,18 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "evolution": "paths:Evolution",
         "adaptive": "paths:Adaptive",
     },
-    "reasoning": {"one-step": "reasoning:OneStep", "scientific": "reasoning:Scientific"},
+    "reasoning": {
+        "one-step": "reasoning:OneStep",
+        "scientific": "reasoning:Scientific",
+        "diagnosis": "reasoning:Diagnosis",
+    },
     "memory": {
         "none": "memory:NoMemory",
         "siblings": "memory:Siblings",
         "chain": "memory:Chain",
         "kernel": "memory:Kernel",
+        "retrieval": "memory:Retrieval",
+        "success": "memory:Success",
     },
     "coding": {"once": "coding:Once", "node-debug": "coding:NodeDebug", "efficient": "coding:Efficient"},
     "evaluation": {
@@ -31,10 +40,11 @@ COMPONENTS: dict[str, dict[str, str]] = {
         "standard": "evaluation:Standard",
         "judged": "evaluation:Judged",
         "aggregated": "evaluation:Aggregated",
+        "three-splits": "evaluation:ThreeSplits",
     },
 }
 # Table 1, in the order of COMPONENTS. AIRA's coding is not in it; its own paper has a debug operator. MLE-STAR's memory is
-# "sibling" there; in its chain these are the earlier steps.
+# "sibling" there; in its chain these are the earlier steps. gome and night are later than the table.
 PRESETS: dict[str, dict[str, str]] = {
     preset: dict(zip(COMPONENTS, names.split(), strict=True))
     for preset, names in {
@@ -46,15 +56,23 @@ PRESETS: dict[str, dict[str, str]] = {
         "aira-evo": "none evolution one-step siblings node-debug agent",
         "mle-star": "none chain one-step chain node-debug agent",
         "kompete": "none greedy-merge one-step siblings node-debug agent",
+        "gome": "dynamic adaptive diagnosis success efficient aggregated",
+        "night": "dynamic adaptive scientific retrieval efficient aggregated",
     }.items()
 }
 
-# Other defaults of a preset's own components: those that AIRA-dojo ships (debug_depth, debug_prob, num_children, uct_c).
+# Other defaults of a preset's own components: AIRA's are those that AIRA-dojo ships (debug_depth, debug_prob, num_children,
+# uct_c); `night` is rd-agent with what papers' presets leave out.
 PRESET_CONSTANTS: dict[str, dict[str, dict[str, Constant]]] = {
     "aira-greedy": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
     "aira-mcts": {"paths": {"debug_depth": 20, "drafts": 5, "children": 5, "c": 0.25}},
     "aira-evo": {"paths": {"debug_depth": 20, "debug_probability": 1.0}},
+    "gome": {"planning": {"merge_from": 1.0}},  # its traces are not merged
+    "night": {"planning": {"growth": 3.0}, "coding": {"growth": 3.0, "edits": True}},
 }
+
+
+PRESET_ROUNDS = {"gome": "free", "night": "free"}  # of presets that do not work in whole rounds
 
 
 def _component(kind: str) -> Any:
@@ -79,7 +97,16 @@ class SearchSettings(Settings):
     EMBEDS: ClassVar[bool] = True
 
     max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
-    max_seconds: float | None = option("Time of a search, by --clock.", default=43200.0, above=0, metavar="S")
+    max_seconds: float | None = option(
+        "Time of a search, by --clock. --resume may change it: more goes on, less hands in the best so far.",
+        default=SECONDS,
+        above=0,
+        metavar="S",
+        machine=True,
+    )
+    max_usd: float | None = option(
+        "Spent on a search; needs a price. --resume may change it.", at_least=0, metavar="USD", machine=True
+    )
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
     clock: str = option(
@@ -87,6 +114,16 @@ class SearchSettings(Settings):
         "concurrent work counts as its longest.",
         default="wall",
         choices=("wall", "work"),
+    )
+    rounds: str | None = option(
+        "Nodes are made in whole rounds, each of which waits for its slowest; or a worker begins the next as soon as it "
+        "is free (default: the preset's).",
+        choices=("whole", "free"),
+    )
+    workers: int | None = option(
+        "Nodes under way at once, with --rounds free (default: as many as the paths begin at once).",
+        at_least=1,
+        metavar="N",
     )
     preset: str = option("Agent whose components are used.", default="rd-agent", choices=tuple(PRESETS), metavar="NAME")
     planning: str | None = _component("planning")
@@ -105,12 +142,19 @@ class SearchSettings(Settings):
     develop_model: str | None = option("Writes the programs (default: -m).", metavar="MODEL")
     develop_url: str | None = _server("developer's")
     knowledge: str | None = option(
-        "Texts (.md, .txt); relevant passages are shown to the researcher.", kind="existing folder", metavar="DIR"
+        "Texts (.md, .txt); relevant passages are shown to the researcher, by BM25 or --embedding-model.",
+        kind="existing folder",
+        metavar="DIR",
     )
     embedding_model: str | None = option(
         "Embeddings for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
     )
     embedding_url: str | None = _server("embeddings'")
+    from_graph: str | None = option(
+        "Begin with the nodes of this graph, up to node NODE, whose time and cost count: go on with a search that has "
+        "ended, or another way from there. For one task.",
+        metavar="FILE[:NODE]",
+    )
     graph: str | None = option(
         "Keep the exploration graphs here (default: OUTPUT.graph until the run is complete).",
         kind="folder",
@@ -138,7 +182,14 @@ class SearchSettings(Settings):
 
     def own(self) -> dict[str, object]:
         """See Settings.own. `constants` has all values, so `set` is left out."""
-        return {name: value for name, value in super().own().items() if name not in ("set", "evaluation_asked")}
+        left_out = {"set", "evaluation_asked"}
+        left_out |= {"rounds", "workers"} if self.rounds != "free" else set()
+        left_out |= {"from_graph"} if self.from_graph is None else set()
+        return {name: value for name, value in super().own().items() if name not in left_out}
+
+    def identity(self) -> dict[str, object]:
+        """See Settings.identity: time and money are not part of it, so a search can be stopped early or go on."""
+        return {**super().identity(), "max_seconds": SECONDS, "max_usd": None}
 
 
 SearchJob = Job[SearchSettings]

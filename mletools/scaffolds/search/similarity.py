@@ -1,9 +1,11 @@
-"""Similar texts: cosines of words (TF-IDF) or of embeddings, and the user's notes that are similar to a query.
+"""Similar texts: cosines of words (TF-IDF) or of embeddings, BM25, and the user's notes that suit a query.
 
 Cosines are rounded, since the number of threads changes the last bits.
 """
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +28,30 @@ def tf_idf_cosines(texts: Sequence[str]) -> list[float]:
         return [0.0] * (len(texts) - 1)
     products = (vectors[1:] @ vectors[0].T).toarray().ravel()  # the rows have length 1, or 0
     return [round(float(cosine), DIGITS) for cosine in products]
+
+
+def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> list[float]:
+    """The BM25 score of each text for the query's different words w, 0 or above (Robertson and Zaragoza, 2009):
+
+        sum over w of ln(1 + (N - n_w + 1/2) / (n_w + 1/2)) * f (k1 + 1) / (f + k1 (1 - b + b l / L))
+
+    N: number of texts; n_w: of those with w; f: how often w is in the text; l: words of the text, L: on average. The 1 in
+    the logarithm is Lucene's, so that words of most texts count nothing instead of less.
+    """
+    counts = [Counter(_words(text)) for text in texts]
+    lengths = [each.total() for each in counts]
+    mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    scores = [0.0] * len(texts)
+    for word in dict.fromkeys(_words(query)):
+        having = sum(word in each for each in counts)
+        weight = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        for at, each in enumerate(counts):
+            scores[at] += weight * each[word] * (k1 + 1) / (each[word] + k1 * (1 - b + b * lengths[at] / mean))
+    return [round(score, DIGITS) for score in scores]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
 
 
 def cosines(vectors: Sequence[Sequence[float]]) -> list[float]:
@@ -74,7 +100,7 @@ def read_passages(folder: Path) -> list[str]:
 def best_passages(
     query: str, passages: Sequence[str], similar: Callable[[str, Sequence[str]], list[float]], most: int = 3
 ) -> list[str]:
-    """Up to `most` passages with the largest cosines to the query above 0, best first."""
+    """Up to `most` passages that are the most similar to the query, by values above 0, best first."""
     values = similar(query, passages) if passages else []
     order = sorted(range(len(passages)), key=lambda at: -values[at])
     return [passages[at] for at in order[:most] if values[at] > 0]

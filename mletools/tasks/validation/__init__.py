@@ -23,6 +23,7 @@ from .rows import Ids, ids_of, without
 ANSWERS = "private/validation.csv"
 ADVICE = "give --validation 0 to work without a validation score, or --reveal-test"
 MOST_TRIED = 16 << 20  # bytes of tables and archives that validation_problem reads
+SELECTION, WITHIN = "selection", "within"  # parts of a SplitView
 _PART = re.compile("[a-z]+")
 
 
@@ -66,6 +67,39 @@ class View:
         spec = self.task["submission"]
         times = 1000 if spec.get("several_rows") or spec.get("extra_rows") == "ignore" else 2
         return times * (self.validation_rows + self.test_rows)
+
+
+@dataclass(frozen=True)
+class SplitView(View):
+    """A view within a view: programs see neither the validation rows nor those of `outer`, the selection rows, and predict
+    both with the test rows. The other fields are those of the inner view, whose test rows are the selection rows.
+    """
+
+    outer: View
+
+    def validation_part(self, content: bytes) -> bytes:
+        """See View."""
+        return self._without(content, self.outer.test_ids, self.test_ids)
+
+    def selection_part(self, content: bytes) -> bytes:
+        """A submission with the selection rows alone, to be graded against `outer.task`."""
+        return self._without(content, self.outer.test_ids, self.validation_ids)
+
+    def test_part(self, content: bytes) -> bytes:
+        """See View."""
+        return self._without(content, self.test_ids, self.validation_ids)
+
+    def _without(self, content: bytes, *ids: Ids) -> bytes:
+        most = self._most_rows + self.outer._most_rows
+        return without(content, self.task["submission"]["id"], lambda key: any(key in each for each in ids), most)
+
+
+def split_view(task: Task, data: Path, fraction: float = 0.2) -> SplitView:
+    """The view of `task` with selection rows held out, as many as validation_view would, and of the others the validation
+    rows, the same share of them. NoValidation, ToolError: as validation_view.
+    """
+    outer = validation_view(task, data, fraction, SELECTION)
+    return SplitView(**vars(validation_view(outer.task, data, fraction, WITHIN)), outer=outer)
 
 
 def validation_view(task: Task, data: Path, fraction: float = 0.2, part: str = "") -> View:
@@ -134,4 +168,4 @@ def _left_out(task: Task) -> set[str]:
     return {task[key] for key in GRADED_WITH if key in task}
 
 
-__all__ = ["NoValidation", "View", "validation_problem", "validation_view"]
+__all__ = ["NoValidation", "SplitView", "View", "split_view", "validation_problem", "validation_view"]
