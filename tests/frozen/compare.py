@@ -45,6 +45,7 @@ VOLATILE = frozenset(
         "cpu_s",
         "peak_memory_mb",
         "elapsed_s",
+        "began_s",
         "estimated_s",
         "seconds",
         "protections",

@@ -11,18 +11,44 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...base.jsonl import JsonObject
 from ...base.typed import convert
-from .data import Budget, Expansion, Start
-from .graph import Details
-from .node_context import Researched
-
-if TYPE_CHECKING:
-    from .loop import Search
+from ..interface import SearchEnvironment
+from .data import Budget, Expansion, Plan, Start
+from .graph import Details, Graph
+from .node_context import NodeContext, Researched
+from .settings import SearchJob
 
 LOOK_S = 1.0  # how often a search without a free worker looks whether it is to stop
+
+
+class Parts(Protocol):
+    """What the workers need of a search (loop.Search)."""
+
+    job: SearchJob
+    environment: SearchEnvironment
+    graph: Graph
+
+    @property
+    def clock(self) -> float: ...
+
+    def is_stopped(self) -> bool: ...
+
+    def share(self, under_way: Sequence[NodeContext] = ()) -> float: ...
+
+    def deadline(self) -> float | None: ...
+
+    def plan(self, budget: Budget) -> Plan: ...
+
+    def select(self, plan: Plan, round: int) -> list[Expansion]: ...
+
+    def research(self, start: Start, environment: SearchEnvironment, graph: Graph) -> Researched: ...
+
+    def develop(self, node: Researched) -> Details: ...
+
+    def give_up(self, contexts: Sequence[NodeContext]) -> None: ...
 
 
 class _Nothing(Exception):
@@ -32,7 +58,7 @@ class _Nothing(Exception):
 class FreeWorkers:
     """The workers of one search, `workers` of its settings."""
 
-    def __init__(self, search: "Search"):
+    def __init__(self, search: Parts):
         self._search = search
         self._under_way: dict[int, Researched] = {}
         self._ended = queue.SimpleQueue[tuple[Researched, Details | None, BaseException | None]]()
