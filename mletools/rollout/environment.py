@@ -389,8 +389,9 @@ class TaskEnvironment:
     def _verdict(self, task: Task, folder: Path, content: bytes) -> Verdict:
         resources = self._resources
         most = submission_mb(folder / "public", resources.limits.submission_mb)
-        rules = resources.rank_rule, resources.run_code
-        return grade(task, folder, content, rank_rule=rules[0], run_code=rules[1], max_bytes=most << 20)
+        return grade(
+            task, folder, content, rank_rule=resources.rank_rule, run_code=resources.run_code, max_bytes=most << 20
+        )
 
 
 def _test_part(content: bytes, view: View | None) -> bytes:

@@ -284,7 +284,7 @@ def _fill_folder(folder: str, code: bytes, request: RunRequest) -> None:
     shutil.copytree(request.public, f"{folder}/input")
     os.symlink("../input", f"{folder}/work/input")
     if request.weights is not None:
-        os.symlink(request.weights, f"{folder}/work/{WEIGHTS}")
+        os.symlink(request.weights, os.path.join(folder, "work", WEIGHTS))
     if os.geteuid() == 0:
         for name in ("work", "home", "tmp"):
             os.chown(f"{folder}/{name}", NOBODY, NOBODY)

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from ..base.csv_files import CsvError, read_columns
 from ..base.errors import ToolError
+from ..records.sample import is_sample
 from ..records.task import Grading, Task
 from .folder import Content
 from .importing import columns as tables
 from .importing.columns import written
 from .table import Rejected
-from .validation.labelled import is_sample
 from .validation.rows import ids_of, without
 
 MOST_BYTES = 64 << 20  # of a file that is read here

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ...base.csv_files import CsvError, read_rows
+from ...records.sample import is_sample
 from ..table import Rejected
 from .leaks import header_of
 from .rows import Key
@@ -68,12 +69,6 @@ def labelled(public: Path, names: Sequence[str], ids: Sequence[str], name: str) 
         raise Rejected("there is no public/test.csv, and no sample submission to say which rows are asked for")
     sample, _ = read_table(public / samples[0])
     return Labelled(table, {name: (content, None)}, Table({each: sample.columns[each] for each in ids}), None)
-
-
-def is_sample(name: str) -> bool:
-    """Whether a public file's name is that of a sample submission."""
-    plain = name.lower().replace("_", "").replace("-", "")
-    return "samplesubmission" in plain and plain.endswith(".csv") and "/" not in name
 
 
 def samples_among(public: Path, names: Sequence[str], ids: Sequence[str]) -> list[str]:
