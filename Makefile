@@ -28,7 +28,9 @@ BASE ?= python:3.11-slim
 TORCH_INDEX ?=
 TEST_JOBS ?= 3
 # A file's tests stay together: they share daemons, clusters and folders. tests/conftest.py says which files begin.
-PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=150
+# Where the tests' own Docker daemon ends by itself, it is started again, and what asked it meanwhile asks once more.
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=150 \
+  --reruns 2 --reruns-delay 5 --only-rerun 'docker\.sock|DockerException|Connection aborted'
 
 MODEL ?= smollm2
 EXAMPLES ?= sandmle rl4mle mle-rl mle-ideator rd-agent

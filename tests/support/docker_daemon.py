@@ -17,10 +17,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +45,7 @@ class Daemon:
     given: str | None = None
     folder: Path | None = None
     process: subprocess.Popen[bytes] | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @cached_property
     def image(self) -> str:
@@ -79,17 +82,32 @@ class Daemon:
                 self.stop()
                 raise RuntimeError(f"dockerd does not start: {' '.join(last)}")
             time.sleep(0.1)
+        threading.Thread(target=self._revive, args=(self.process,), daemon=True).start()
+
+    def _revive(self, process: subprocess.Popen[bytes]) -> None:
+        """Start it again where it ends and nobody asked it to; its log is kept, and told as a warning."""
+        assert self.folder is not None
+        code = process.wait()
+        with self._lock:
+            if self.process is process:
+                self.process = None
+                text = (self.folder / "log").read_text(errors="replace")
+                Path(tempfile.gettempdir(), "mle-dockerd-ended.log").write_text(text)
+                last = "\n".join(text.splitlines()[-30:])
+                warnings.warn(f"dockerd ended by itself with exit code {code} after\n{last}", stacklevel=1)
+                self.start()
 
     def stop(self) -> None:
         """End it with its containers; only a daemon of ours."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
+        with self._lock:
+            process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(60)
+                process.wait(60)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            self.process = None
+                process.kill()
+                process.wait()
 
 
 def answers(host: str) -> bool:
