@@ -23,7 +23,8 @@ READY := $(VENV)/.ready
 SEED ?= 0
 DEMO ?= demo$(if $(filter command,$(origin MODEL)),-$(MODEL))
 KIND ?=
-IMAGE ?= mletools-sandbox$(KIND:%=-%)
+IMAGE ?= $(if $(filter tasks,$(KIND)),mletools-tasks:$(VERSION),mletools-sandbox$(KIND:%=-%))
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' mletools/__init__.py)
 BASE ?= python:3.11-slim
 TORCH_INDEX ?=
 TEST_JOBS ?= 3
@@ -75,9 +76,14 @@ test-nightly: $(READY)
 small-model: $(READY)
 	$(BIN)/python examples/small_model.py "$(MODEL)"
 
-# The context is two files, from a pipe: nothing else of this folder goes to the engine. KIND=ml has pins of its own.
+# The context is a few files, from a pipe: nothing else of this folder goes to the engine. KIND=ml has pins of its own,
+# KIND=tasks, the box of exported tasks, holds this package.
+CONTEXT_ := -C $(CURDIR) constraints.txt
+CONTEXT_ml := constraints-ml.txt
+CONTEXT_tasks := -C $(CURDIR) constraints.txt --exclude=__pycache__ mletools bin schemas setup.cfg pyproject.toml README.md LICENSE
+
 image:
-	tar -c -C mletools/sandbox Dockerfile$(KIND:%=.%) $(if $(KIND),constraints-$(KIND).txt,-C $(CURDIR) constraints.txt) \
+	tar -c -C mletools/sandbox Dockerfile$(KIND:%=.%) $(CONTEXT_$(KIND)) \
 	  | docker build -f Dockerfile$(KIND:%=.%) --build-arg BASE=$(BASE) $(TORCH_INDEX:%=--build-arg TORCH_INDEX=%) -t $(IMAGE) $(IMAGE_FLAGS) -
 
 release: check

@@ -229,20 +229,22 @@ def command(
     data: bool = False,
     own_resume: bool = False,
     text: bool = False,
+    folder: bool = False,
     extended: Callable[[list[str]], list[Option]] | None = None,
     hint: Callable[[str], str | None] | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
-    concerns a folder of the command and works without -o; text, extended, hint: see Command.
+    concerns a folder of the command and works without -o; folder: -o may be a folder; text, extended, hint: see Command.
     """
     where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
     added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
     if inputs:
         added.append(click.argument("files", nargs=-1, type=click.Path()))
+    output = {**_FILE, "type": OutputFile(folder=folder)}
     added += [
-        _option("-o", "--output", help="Output file (default: standard output); it appears when complete.", **_FILE),
+        _option("-o", "--output", help="Output file (default: standard output); it appears when complete.", **output),
         _option("--resume", is_flag=True, help=f"Continue {where}; skip finished records."),
         _option("--force", is_flag=True, help="Replace an existing -o FILE or FILE.partial."),
     ]

@@ -42,10 +42,10 @@ class Url(click.ParamType[Any]):
 
 
 class OutputFile(click.Path):
-    """A file, named pipe, device or descriptor that the command writes."""
+    """A file, named pipe, device or descriptor that the command writes; `folder`: or a folder."""
 
-    def __init__(self, kept: bool = False) -> None:
-        super().__init__(dir_okay=False)
+    def __init__(self, kept: bool = False, folder: bool = False) -> None:
+        super().__init__(dir_okay=folder)
         self._kept = kept  # it is read again, and replaced: only a regular file can be
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

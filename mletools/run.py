@@ -71,6 +71,11 @@ class Run:
         self._skip: Counter[object] = Counter()  # records of the resumed run, by key, that have not come again
         self._started = time.monotonic()
 
+    @property
+    def folder(self) -> Path | None:
+        """The path of -o, for a command that writes a folder; None: a stream."""
+        return self._path
+
     # --- output -------------------------------------------------------------------------------------------------
 
     def open(self, key: Key = record_id) -> "Run":

@@ -69,7 +69,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     Reads and writes one record at a time.
     """
     grading.check()
-    one.check(run.files)
+    one.check(run.files, grading.reward)
     from ..grading.grader import Grader, Signal
     from ..grading.one_submission import grade_submission
 

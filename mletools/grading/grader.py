@@ -42,7 +42,7 @@ class Grader:
             graded = self.verdict(task, None, _why_no_submission(rollout["execution"]))
         else:
             graded = self.verdict(task, lambda: self._content(submission))
-        value, rule = self._reward(rollout, graded)
+        value, rule = self._reward(_Work.of(rollout), graded)
         return {**rollout, "grade": {**graded, "reward": rule}, "reward": value}
 
     def verdict(self, task: Task, content: Callable[[], bytes] | None, reason: str | None = None) -> Graded:
@@ -90,23 +90,22 @@ class Grader:
             raise RecordError(f"{path}: is not the submission that mle-sandbox took out (its digest differs)")
         return content
 
-    def _reward(self, rollout: Rollout, graded: Graded) -> tuple[float | None, RewardRule]:
+    def _reward(self, work: "_Work", graded: Graded) -> tuple[float | None, RewardRule]:
         """The reward, and the rule with what it read beside the verdict."""
         options, score, lower = self.options, graded["score"], graded["lower_is_better"]
-        well_formed = rollout["stop_reason"] == "finished"
         scale: RewardRule = {}
         if options.scale_score == "thresholds":
             score, lower, scale = _scaled(score, graded["thresholds"]), False, {"scale": "thresholds"}
         if options.reward == "raw":
             return rewards.raw(score, lower), {"rule": "raw", **scale}
         if options.reward == "partial-credit":
-            failure, markers = options.failure_reward, len(rollout["execution"]["markers"])
-            value = rewards.partial_credit(score, lower, markers, failure, options.marker_credit)
+            failure = options.failure_reward
+            value = rewards.partial_credit(score, lower, work.markers, failure, options.marker_credit)
             clamped = score is not None and value != rewards.raw(score, lower)
             return value, {
                 "rule": "partial-credit",
                 "failure": failure,
-                "markers": markers,
+                "markers": work.markers,
                 "clamped": clamped,
                 **scale,
             }
@@ -115,13 +114,40 @@ class Grader:
                 raise RecordError("--reward human-rank: the task has no leaderboard")
             return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
         if options.reward == "improvement":
-            previous = rollout.get("state", {}).get("score")
-            asked = rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {})
-            improved = rewards.improvement(score, previous, lower, well_formed, asked)
-            return improved, {"rule": "improvement", "previous": previous, "well_formed": well_formed}
-        rate, weights = rollout.get("format_rate", 1.0 if well_formed else 0.0), read_weights(options.milestone)
-        value = rewards.milestone(rate, graded["valid"], graded["above_median"], graded["medal"], weights)
-        return value, {"rule": "milestone", "format_rate": rate}
+            improved = rewards.improvement(score, work.previous, lower, work.well_formed, work.asked)
+            return improved, {"rule": "improvement", "previous": work.previous, "well_formed": work.well_formed}
+        weights = read_weights(options.milestone)
+        value = rewards.milestone(work.format_rate, graded["valid"], graded["above_median"], graded["medal"], weights)
+        return value, {"rule": "milestone", "format_rate": work.format_rate}
+
+    def reward_alone(self, graded: Graded) -> float | None:
+        """The reward of a submission that no rollout of ours handed in: in form, without reports or an earlier score.
+
+        RecordError as for a rollout.
+        """
+        return self._reward(_Work(), graded)[0]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a reward reads of the work that a submission came out of; the defaults: nothing is known of it."""
+
+    well_formed: bool = True
+    format_rate: float = 1.0
+    markers: int = 0
+    previous: float | None = None
+    asked: bool = True
+
+    @staticmethod
+    def of(rollout: Rollout) -> "_Work":
+        well_formed = rollout["stop_reason"] == "finished"
+        return _Work(
+            well_formed,
+            rollout.get("format_rate", 1.0 if well_formed else 0.0),
+            len(rollout["execution"]["markers"]),
+            rollout.get("state", {}).get("score"),
+            rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {}),
+        )
 
 
 def _scaled(score: float | None, thresholds: Thresholds | None) -> float | None:

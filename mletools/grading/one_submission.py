@@ -1,7 +1,16 @@
-"""Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal."""
+"""Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal.
 
+For graders that others call, the verdict as numbers in a file: there a file that is missing, or is no plain file, is what
+an agent left, not an error.
+"""
+
+import json
+import math
+import os
+import stat
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..base.errors import OptionError, ToolError
@@ -14,15 +23,15 @@ from ..run import Run
 from .grader import Grader
 
 MOST_NAMED = 10  # ids in an error message
+REWARDS_ALONE = ("milestone", "human-rank")  # rules that need no rollout and are finite
+MEDALS = {None: 0, "bronze": 1, "silver": 2, "gold": 3}
 
 
 @dataclass(frozen=True)
 class SubmissionOptions:
     """Which file is graded, and on which task."""
 
-    submission: str | None = option(
-        "Grade this CSV instead of rollouts.", kind="existing file", metavar="FILE", machine=True
-    )
+    submission: str | None = option("Grade this CSV instead of rollouts.", kind="file", metavar="FILE", machine=True)
     task: str | None = option(
         "The file with the submission's task.", kind="existing file", metavar="TASKS", machine=True
     )
@@ -30,11 +39,23 @@ class SubmissionOptions:
         "The task's id, or how it begins; needed where TASKS holds several.", metavar="ID", machine=True
     )
 
-    def check(self, files: Any) -> None:
-        """OptionError: --submission needs --task and no FILES, and the others need it."""
+    reward_json: str | None = option(
+        "Write the verdict as a flat object of finite numbers, too: reward, valid, above_median, medal (0 none to 3 gold), "
+        "and score and human_rank where there are any. A missing submission is then an invalid one.",
+        kind="output file",
+        metavar="FILE",
+        machine=True,
+    )
+
+    def check(self, files: Any, reward: str) -> None:
+        """OptionError: --submission needs --task and no FILES, and the others need it; `reward` is the rule's name."""
         if self.submission is None:
-            if self.task is not None or self.id is not None:
-                raise OptionError("--task and --id are about --submission")
+            if self.task is not None or self.id is not None or self.reward_json is not None:
+                raise OptionError("--task, --id and --reward-json are about --submission")
+        elif self.reward_json is not None and reward not in REWARDS_ALONE:
+            raise OptionError(f"--reward-json needs --reward {' or '.join(REWARDS_ALONE)}, which every submission has")
+        elif self.reward_json is None and not os.path.isfile(self.submission):
+            raise OptionError(f"--submission: {self.submission} does not exist, or is no file")
         elif self.task is None:
             raise OptionError("--submission needs --task, the file with its task")
         elif files:
@@ -46,15 +67,47 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     assert options.submission is not None and options.task is not None
     run.open()
     task = _task(run, options.task, options.id or "")
-    with open(options.submission, "rb") as file:  # of one that is too large no more is read than shows it
-        content = file.read(grader.most_bytes(task) + 1)
-    verdict = grader.verdict(task, lambda: content)
+    content, problem = _content(options, grader.most_bytes(task) + 1)
+    verdict = grader.verdict(task, None if content is None else lambda: content, problem)
+    reward = grader.reward_alone(verdict)
+    if options.reward_json is not None:
+        Path(options.reward_json).write_text(json.dumps(numbers(verdict, reward)) + "\n")
     if room := run.terminal_columns:
         run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1
         return
-    record = {"kind": "verdict", "version": 1, "id": content_id(task["id"], verdict["digest"]), "lineage": []}
-    run.emit({**record, "task": task["id"], "submission": options.submission, **verdict})
+    record = {"kind": "verdict", "version": 1, "id": content_id(task["id"], verdict["digest"] or ""), "lineage": []}
+    run.emit({**record, "task": task["id"], "submission": options.submission, **verdict, "reward": reward})
+
+
+def _content(options: SubmissionOptions, most: int) -> tuple[bytes | None, str | None]:
+    """The first bytes of the file, which of one that is too large show it; or why there is none."""
+    assert options.submission is not None
+    if options.reward_json is None:
+        with open(options.submission, "rb") as file:
+            return file.read(most), None
+    # An agent left it: a link could lead to the answers, a pipe could wait for ever.
+    try:
+        number = os.open(options.submission, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        return None, f"no submission.csv ({error.strerror})"
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return None, "submission.csv is no plain file"
+        return file.read(most), None
+
+
+def numbers(verdict: Graded, reward: float | None) -> dict[str, float]:
+    """The verdict as finite numbers; what it has no number for is left out, but the reward, which then is 0."""
+    found = {
+        "reward": reward or 0.0,
+        "valid": float(verdict["valid"]),
+        "above_median": float(verdict["above_median"]),
+        "medal": float(MEDALS[verdict["medal"]]),
+        "score": verdict["score"],
+        "human_rank": verdict["human_rank"],
+    }
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
 def _task(run: Run, path: str, begins: str) -> Task:

@@ -764,3 +764,6 @@ class VerdictHead(TypedDict):
 
 class SubmissionVerdict(VerdictHead, Graded):
     """The verdict on one submission, without a rollout."""
+
+    reward: NotRequired[float | None]
+    """By the rule of --reward, as of a rollout that ended in form; null: the rule has none."""

@@ -55,10 +55,11 @@ def private_digest(folder: Path, task: Grading) -> str:
     return files_digest(folder, private_files(task))
 
 
-def write_folder(folder: Path, files: Mapping[str, Content]) -> None:
+def write_folder(folder: Path, files: Mapping[str, Content], whole: bool = False) -> None:
     """Makes `folder` hold `files` (names like public/train.csv), or checks that it already does.
 
-    ToolError when the folder exists with other contents, or when it cannot be written.
+    ToolError when the folder exists with other contents, or when it cannot be written. whole: nothing else may lie in it;
+    else nothing else in public/.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     try:
@@ -75,7 +76,7 @@ def write_folder(folder: Path, files: Mapping[str, Content]) -> None:
                 _fill(partial, files)
                 os.rename(partial, folder)
                 return
-        _check(folder, files)
+        _check(folder, files, whole)
     except OSError as error:
         raise ToolError(f"{error.filename or folder}: {error.strerror}") from error
 
@@ -124,17 +125,18 @@ def _locked(partial: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def _check(folder: Path, files: Mapping[str, Content]) -> None:
-    """ToolError unless `folder` holds `files` and public/ nothing else."""
-    advice = "move it away or give another --data, then run again"
-    public = folder / "public"
-    there = {f"public/{path.relative_to(public).as_posix()}" for path in public.rglob("*") if not path.is_dir()}
+def _check(folder: Path, files: Mapping[str, Content], whole: bool) -> None:
+    """ToolError unless `folder` holds `files` and nothing else, or public/ nothing else."""
+    advice = f"move it away or give another {'-o' if whole else '--data'}, then run again"
+    top = folder if whole else folder / "public"
+    there = {path.relative_to(folder).as_posix() for path in top.rglob("*") if not path.is_dir()}
     extra = sorted(there - set(files))
     if extra:
         raise ToolError(f"{folder}: {extra[0]} does not belong to this task: {advice}")
     for name, content in files.items():
         if not (folder / name).is_file() or not same(folder / name, content):
             what = "this seed makes" if isinstance(content, bytes) else "the imported folder holds"
+            what = "these options write" if whole else what
             raise ToolError(f"{folder}: {name} is not what {what}: {advice}")
 
 

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +32,21 @@ TEST_IMAGE, SMALL_IMAGE = "mletools-sandbox:test", "mletools-sandbox-small:test"
 _IMAGES = (TEST_IMAGE, "mletools-sandbox:latest")
 _LIBRARIES = ("pandas", "pillow", "scipy", "scikit-learn")  # and what they need
 _PROGRAMS = ("sh", "sleep", "env", "chmod", "rm")
+# What mle-grade needs beside them, and the programs that readers of exported tasks need in their image.
+GRADER_IMAGE = "mletools-tasks:test"
+_GRADER = (
+    *_LIBRARIES,
+    "click",
+    "json-repair",
+    "jsonlines",
+    "tqdm",
+    "msgspec",
+    "rapidfuzz",
+    "rich",
+    "tabulate",
+    "urllib3",
+)
+_READERS = ("bash", "mkdir", "dirname", "cat", "ls", "timeout", "tar", "gzip", "find")
 
 
 @dataclass
@@ -57,9 +72,14 @@ class Daemon:
         """An image for tests that need no library: of Python alone, which is made sooner."""
         return self.given or self._make(SMALL_IMAGE, ())
 
-    def _make(self, image: str, libraries: tuple[str, ...]) -> str:
+    @cached_property
+    def grader(self) -> str:
+        """An image as `make image KIND=tasks` builds it: the libraries, mletools itself, bash."""
+        return self._make(GRADER_IMAGE, _GRADER, _READERS)
+
+    def _make(self, image: str, libraries: tuple[str, ...], programs: tuple[str, ...] = ()) -> str:
         assert self.folder is not None
-        make_image(self.host, self.folder, image, libraries)
+        make_image(self.host, self.folder, image, libraries, programs)
         return image
 
     def start(self) -> None:
@@ -160,8 +180,11 @@ def _library_files(libraries: tuple[str, ...]) -> list[tuple[Path, str]]:
     return [(path, name) for path, name in found if path.is_file()]
 
 
-def write_root(target: Path, libraries: tuple[str, ...]) -> None:
-    """A tar archive of a root file system with this Python, its standard library and `libraries`."""
+def write_root(target: Path, libraries: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    """A tar archive of a root file system with this Python, its standard library and `libraries`.
+
+    more: programs beside the usual ones; with any, mletools and its commands lie there, too.
+    """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base, stdlib = Path(sys.base_prefix), Path(os.__file__).parent
     left_out = {"site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo", "ensurepip"}
@@ -199,7 +222,9 @@ def write_root(target: Path, libraries: tuple[str, ...]) -> None:
         entry = tarfile.TarInfo(f"usr/local/lib/{version}/dist-packages")  # where Debian's Python looks
         entry.type, entry.linkname = tarfile.SYMTYPE, "site-packages"
         archive.addfile(entry)
-        programs = [Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin"))]
+        if more:
+            _add_package(archive, f"usr/local/lib/{version}/site-packages", public)
+        programs = [Path(found) for name in (*_PROGRAMS, *more) if (found := shutil.which(name, path="/usr/bin:/bin"))]
         for path in programs:
             archive.add(os.path.realpath(path), f"usr/bin/{path.name}", filter=public)
         extensions = [path for path, name in files if ".so" in name] + list(stdlib.glob("lib-dynload/*.so"))
@@ -217,12 +242,24 @@ def write_root(target: Path, libraries: tuple[str, ...]) -> None:
                 archive.add(os.path.realpath(name), place, filter=public)
 
 
-def make_image(host: str, folder: Path, image: str, libraries: tuple[str, ...]) -> None:
-    """Import an image with `libraries` into the daemon at `host`, by way of a file in `folder`."""
+def _add_package(archive: tarfile.TarFile, place: str, public: Callable[[tarfile.TarInfo], tarfile.TarInfo]) -> None:
+    """mletools as it lies here, and its commands."""
+    import mletools
+
+    package = Path(mletools.__file__).parent
+    for path in sorted(package.rglob("*")):
+        if "__pycache__" not in path.parts and path.is_file():
+            archive.add(path, f"{place}/mletools/{path.relative_to(package)}", filter=public)
+    for path in sorted((package.parent / "bin").iterdir()):
+        archive.add(path, f"usr/bin/{path.name}", filter=public)
+
+
+def make_image(host: str, folder: Path, image: str, libraries: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    """Import an image with `libraries` into the daemon at `host`, by way of a file in `folder`; more: see write_root."""
     import docker
 
     archive = folder / "image.tar"
-    write_root(archive, libraries)
+    write_root(archive, libraries, more)
     client = docker.DockerClient(base_url=host, timeout=300)
     try:
         name, tag = image.split(":")

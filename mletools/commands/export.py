@@ -1,0 +1,157 @@
+"""mle-export: write tasks and rollouts in the formats of others."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import __version__, cli
+from ..base.errors import OptionError, RecordError, ToolError
+from ..base.jsonl import dumps
+from ..cli_options import flags_on_command_line, options
+from ..exports.harbor import HarborOptions
+from ..grading.options import GradingOptions
+from ..grading.one_submission import REWARDS_ALONE
+from ..records.rollout import Rollout
+
+FORMATS = ("harbor", "atif", "chat", "completion", "pairs")
+HARBOR = "Folders of tasks (--to harbor)"
+GRADING = ("reward", "milestone", "human_rank")
+
+
+@cli.command("mle-export", data=True, text=True, folder=True)
+@click.option(
+    "--to",
+    "form",
+    cls=cli.Option,
+    type=click.Choice(FORMATS),
+    required=True,
+    help="harbor: a folder a task; the others a line a rollout: a trajectory, messages, a prompt and its completion, or "
+    "pairs of a group.",
+)
+@options(HarborOptions, "harbor", HARBOR)
+@options(
+    GradingOptions,
+    "grading",
+    HARBOR,
+    reward={"choices": REWARDS_ALONE, "help": "What the verifier rewards."},
+    failure_reward=None,
+    marker_credit=None,
+    scale_score=None,
+    max_submission=None,
+    build=dict,
+)
+@click.option(
+    "--every-pair",
+    cls=cli.Option,
+    is_flag=True,
+    help="pairs: every two rollouts of a group with unequal rewards, not the best with the worst alone.",
+)
+def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any], every_pair: bool) -> None:
+    """Write FILES (tasks, or rollouts) as other trainers and agents read them.
+
+    \b
+    Examples:
+      mle-gen-task -n 100 | mle-export --to harbor -o tasks/
+      mle-export --to atif graded.jsonl -o trajectories.jsonl
+      mle-filter --keep-invalid graded.jsonl | mle-export --to chat > chat.jsonl
+      mle-export --to pairs graded.jsonl -o preferences.jsonl
+
+    \b
+    harbor       -o DIR: a folder a task in Harbor's format, with instruction,
+                 public files, a verifier that grades with mle-grade, and a solution
+    atif         an Agent Trajectory Interchange Format document a line, with token
+                 ids and log-probabilities where they are known
+    chat         {"messages": [...]}
+    completion   {"prompt": [...], "completion": [...]}
+    pairs        {"prompt": [...], "chosen": [...], "rejected": [...]}
+
+    A task that cannot be graded elsewhere, or whose public files hold its answers, is refused. With --resume finished
+    folders are checked and kept.
+
+    Reads one record at a time; pairs one group at a time.
+    """
+    _check(form, run, every_pair)
+    if form == "harbor":
+        _folders(run, harbor.named(__version__), grading)
+        return
+    run.end_dry_run("rollout")
+    run.open()
+    run.progress(run.count_lines)
+    for document in _documents(run, form, every_pair):
+        run.emit_text(dumps(document) + "\n", styled=True)
+        run.counts["records"] += 1
+
+
+def _check(form: str, run: cli.Run, every_pair: bool) -> None:
+    """OptionError: an option of another format."""
+    if every_pair and form != "pairs":
+        raise OptionError("--every-pair is about --to pairs")
+    if form == "harbor":
+        if run.folder is None:
+            raise OptionError("--to harbor needs -o DIR, the folder that the tasks' folders are written to")
+        return
+    names = {*HarborOptions.__dataclass_fields__, *GRADING}
+    if given := sorted(flag for name, flag in flags_on_command_line().items() if name in names):
+        raise OptionError(f"{given[0]} is about --to harbor")
+    if run.folder is not None and run.folder.is_dir():
+        raise OptionError(f"-o {run.folder} is a folder; --to {form} writes a file")
+
+
+def _documents(run: cli.Run, form: str, every_pair: bool) -> Iterator[dict[str, Any]]:
+    from ..exports import atif, chat
+
+    if form == "pairs":
+        for group in _groups(run):
+            yield from chat.pairs(group, every_pair)
+        return
+    for line in run.lines("rollout"):
+        if form == "atif":
+            yield atif.trajectory(line.record)
+        elif form == "chat":
+            yield chat.chat(line.record)
+        elif (found := chat.completion(line.record)) is not None:
+            yield found
+        else:
+            run.counts["without a message of the policy"] += 1
+
+
+def _groups(run: cli.Run) -> Iterator[list[Rollout]]:
+    """The rollouts of each group, when it is complete; those of incomplete ones at the end."""
+    waiting: dict[str, list[Rollout]] = {}
+    for line in run.lines("rollout"):
+        group = waiting.setdefault(line.record["group"], [])
+        group.append(line.record)
+        if len(group) >= line.record["group_size"]:
+            yield waiting.pop(line.record["group"])
+    yield from waiting.values()
+
+
+def _folders(run: cli.Run, settings: HarborOptions, grading: dict[str, Any]) -> None:
+    from ..exports import harbor
+    from ..tasks.folder import write_folder
+
+    run.end_dry_run("task")
+    assert run.folder is not None
+    told = [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in grading.items()]
+    run.progress(run.count_lines)
+    for line in run.lines("task"):
+        folder = run.folder / line.record["id"]
+        try:
+            files = harbor.files(line.record, run.data, settings, told)
+        except RecordError as error:
+            run.reject(line, str(error))
+            continue
+        if folder.exists() and not run.resume:
+            if not run.force:
+                raise ToolError(f"{folder} exists; --resume checks and keeps it, --force replaces it")
+            shutil.rmtree(folder)
+        write_folder(folder, files, whole=True)
+        run.counts["tasks"] += 1
+
+
+if __name__ == "__main__":
+    main()

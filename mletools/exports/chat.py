@@ -1,0 +1,87 @@
+"""Rollouts as lines of messages for other trainers, which `datasets.load_dataset("json")` reads.
+
+    chat         {"messages"}: the whole conversation
+    completion   {"prompt", "completion"}: what the policy saw first, and all from its first message on
+    pairs        {"prompt", "chosen", "rejected"}: of a group, answers to one prompt with unequal rewards
+
+Covered: text, thoughts, calls of tools; task, id and reward of each. Not covered: token ids (atif has them).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from ..records.rollout import Message, Rollout
+
+
+def chat(rollout: Rollout) -> dict[str, Any]:
+    """The conversation of a rollout."""
+    return {"messages": [_plain(message) for message in rollout["messages"]], **_about(rollout)}
+
+
+def completion(rollout: Rollout) -> dict[str, Any] | None:
+    """The messages before the policy's first one, and those from it on; None: the policy said nothing."""
+    parts = _parts(rollout)
+    return None if parts is None else {"prompt": parts[0], "completion": parts[1], **_about(rollout)}
+
+
+def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, Any]]:
+    """Pairs of a group's rollouts that begin with the same messages and have unequal rewards, the better one as chosen.
+
+    every: all of them; else the best with the worst alone, of equals the first that came.
+    """
+    rated = [
+        (reward, parts, rollout)
+        for rollout in group
+        if (reward := rollout.get("reward")) is not None and (parts := _parts(rollout)) is not None
+    ]
+    rated.sort(key=lambda entry: entry[0])
+    chosen = combinations(rated, 2) if every else [(rated[0], rated[-1])] if len(rated) > 1 else []
+    for worse, better in chosen:
+        if worse[0] < better[0] and worse[1][0] == better[1][0]:
+            yield {
+                "prompt": better[1][0],
+                "chosen": better[1][1],
+                "rejected": worse[1][1],
+                "task": better[2]["task"]["id"],
+                "chosen_id": better[2]["id"],
+                "rejected_id": worse[2]["id"],
+                "chosen_reward": better[0],
+                "rejected_reward": worse[0],
+            }
+
+
+def _parts(rollout: Rollout) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+    messages = rollout["messages"]
+    first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), None)
+    if first is None:
+        return None
+    return [_plain(message) for message in messages[:first]], [_plain(message) for message in messages[first:]]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """The message as the chat protocol has it; what the policy thought as servers spell it."""
+    found: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+    if message.get("reasoning"):
+        found["reasoning_content"] = message["reasoning"]
+    if calls := message.get("tool_calls"):
+        found["tool_calls"] = [_call(call) for call in calls]
+    if "tool_call_id" in message:
+        found["tool_call_id"] = message["tool_call_id"]
+    return found
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Its arguments stay one text: columns of a table have one type."""
+    function = call.get("function") or {}
+    told = {"name": function.get("name", ""), "arguments": function.get("arguments", "")}
+    return {"id": call.get("id"), "type": "function", "function": told}
+
+
+def _about(rollout: Rollout) -> dict[str, Any]:
+    return {
+        "task": rollout["task"]["id"],
+        "id": rollout["id"],
+        "reward": rollout.get("reward"),
+        "valid": (rollout.get("grade") or {}).get("valid"),
+    }
