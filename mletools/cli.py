@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import click
 
@@ -228,21 +228,21 @@ def command(
     seed: bool = False,
     data: bool = False,
     own_resume: bool = False,
-    text: bool = False,
-    folder: bool = False,
+    writes: Literal["records", "text", "text or folder"] = "records",
     extended: Callable[[list[str]], list[Option]] | None = None,
     hint: Callable[[str], str | None] | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
-    concerns a folder of the command and works without -o; folder: -o may be a folder; text, extended, hint: see Command.
+    concerns a folder of the command and works without -o; writes: records, text for people or for other programs, or text
+    or a folder (-o); extended, hint: see Command.
     """
     where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
     added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
     if inputs:
         added.append(click.argument("files", nargs=-1, type=click.Path()))
-    output = {**_FILE, "type": OutputFile(folder=folder)}
+    output = {**_FILE, "type": OutputFile(folder=writes == "text or folder")}
     added += [
         _option("-o", "--output", help="Output file (default: standard output); it appears when complete.", **output),
         _option("--resume", is_flag=True, help=f"Continue {where}; skip finished records."),
@@ -283,7 +283,7 @@ def command(
             wrapped = add(wrapped)
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         result: Command = click.command(name, cls=Command, context_settings=settings)(wrapped)
-        result.writes_text, result.extended, result.hint = text, extended, hint
+        result.writes_text, result.extended, result.hint = writes != "records", extended, hint
         result.params.sort(key=lambda param: param not in own)  # the command's own options first
         # A command may declare its own --seed; a run keeps it as well.
         shared_names = {"seed", *(param.name for param in result.params if param not in own and param.name)}

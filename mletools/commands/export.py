@@ -3,7 +3,6 @@
 import shlex
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,8 +12,8 @@ from ..base.errors import OptionError, RecordError, ToolError
 from ..base.jsonl import dumps
 from ..cli_options import flags_on_command_line, options
 from ..exports.harbor import HarborOptions
-from ..grading.options import GradingOptions
 from ..grading.one_submission import REWARDS_ALONE
+from ..grading.options import GradingOptions
 from ..records.rollout import Rollout
 
 FORMATS = ("harbor", "atif", "chat", "completion", "pairs")
@@ -22,7 +21,7 @@ HARBOR = "Folders of tasks (--to harbor)"
 GRADING = ("reward", "milestone", "human_rank")
 
 
-@cli.command("mle-export", data=True, text=True, folder=True)
+@cli.command("mle-export", data=True, writes="text or folder")
 @click.option(
     "--to",
     "form",

@@ -21,7 +21,7 @@ from ..reports.summary import summaries
 from ..reports.tables import comparison, course, report
 
 
-@cli.command("mle-report", text=True)
+@cli.command("mle-report", writes="text")
 @options(ReportOptions, "chosen", "Sets")
 @click.option(
     "--seed",

@@ -71,7 +71,7 @@ class ShowOptions:
         return self.colour == "always" or (self.colour == "auto" and terminal and not plain)
 
 
-@cli.command("mle-show", text=True)
+@cli.command("mle-show", writes="text")
 @options(ShowOptions, "chosen")
 def main(run: cli.Run, chosen: ShowOptions) -> None:
     """Show the rollouts in FILES to a reader: a summary, then turn by turn what the agent saw, wrote and ran.
