@@ -7,6 +7,7 @@ r"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real an
     python benchmarks/coder.py play VARIANT qwen2.5-coder-0.5b --url http://127.0.0.1:8123 --set test [--scaffolds single react]
     python benchmarks/coder.py table                                      # coder.md's tables from the kept rollouts
     python benchmarks/coder.py compare ONE OTHER --set test               # two variants, differences over tasks
+    python benchmarks/coder.py own                                        # programs that are no copies
     python benchmarks/coder.py waste VARIANT --set test                   # what came of each message, by scaffold
     python benchmarks/coder.py show VARIANT [NUMBER ...]                  # kept transcripts, to be read
 
@@ -164,6 +165,51 @@ def kept(variant: str, model: str = "*", of: str = "*", scaffold: str = "*") -> 
     return found
 
 
+MOST_TASKS_OF_ONE = 2  # one program in episodes of more tasks is copied from what their prompts show
+LEAST_LINES = 5
+
+
+def own_programs(rows: list[dict[str, Any]]) -> list[int]:
+    """Of each rollout of one scaffold, how many programs are its own: of LEAST_LINES lines, no earlier one of the episode
+    again, and none that episodes of several tasks share."""
+    texts = []
+    for row in rows:
+        codes = [turn.get("code") for turn in row["turns"]] if any("code" in turn for turn in row["turns"]) else []
+        texts.append([" ".join(code.split()) for code in codes or [row.get("code")] if code])
+    sizes = {
+        " ".join(code.split()): len([line for line in code.splitlines() if line.strip()])
+        for row in rows
+        for code in [row.get("code"), *(turn.get("code") for turn in row["turns"])]
+        if code
+    }
+    tasks_of = defaultdict(set)
+    for row, programs in zip(rows, texts, strict=True):
+        for text in programs:
+            tasks_of[text].add(row["task"]["id"])
+    return [
+        sum(sizes[text] >= LEAST_LINES and len(tasks_of[text]) <= MOST_TASKS_OF_ONE for text in dict.fromkeys(programs))
+        for programs in texts
+    ]
+
+
+def own() -> None:
+    """Programs of the model's own, by variant, model, set and scaffold."""
+    rows = []
+    for variant in sorted(path.name for path in HERE.iterdir() if path.is_dir()):
+        groups = defaultdict(list)
+        for row in kept(variant):
+            groups[row["played"]].append(row)
+        for (model, of, scaffold), group in sorted(groups.items()):
+            counts = own_programs(group)
+            messages = sum(len(row["turns"]) for row in group)
+            rows.append(
+                [variant, model, of, scaffold, len(group), sum(counts), f"{sum(map(bool, counts)) / len(counts):.0%}"]
+            )
+            rows[-1].append(f"{sum(counts) / messages:.0%}")
+    heads = ["variant", "model", "set", "scaffold", "n", "own programs", "episodes with one", "of all messages"]
+    print(tabulate(rows, heads, tablefmt="github"))
+
+
 def measures(record: dict[str, Any]) -> dict[str, float]:
     """Of a rollout, each between 0 and 1 but for the counts."""
     reads = [turn["format"]["read"] for turn in record["turns"] if "format" in turn]
@@ -313,7 +359,7 @@ def show(variant: str, numbers: list[int], given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "waste", "show"))
+    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "own", "waste", "show"))
     parser.add_argument("words", nargs="*")
     parser.add_argument("--data", type=Path, default=Path("runs/coder"))
     parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
@@ -340,6 +386,8 @@ def main() -> None:
             table()
         case "compare":
             compare(*given.words, given.set)
+        case "own":
+            own()
         case "waste":
             waste(given.words[0], given.set)
         case "show":

@@ -226,3 +226,12 @@ def test_a_reward_in_numbers_needs_a_rule_that_has_one(place: Path) -> None:
     assert done.returncode == 2 and b"--reward-json needs --reward milestone or human-rank" in done.stderr
     done = run_command("mle-grade", "--reward-json", "z", "tasks/tasks.jsonl", cwd=place)
     assert done.returncode == 2 and b"--task, --id and --reward-json are about --submission" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_of_the_format_loads_the_folder(place: Path) -> None:
+    """TRL's: the data set; its episodes need harbor, which needs a newer Python."""
+    harbor = pytest.importorskip("trl.experimental.harbor", reason="needs the [train] extra")
+    export(place, "--verifier", "shared")
+    read = harbor.HarborSpec(str(place / "out")).train_dataset
+    assert sorted(Path(row["task_dir"]).name for row in read) == sorted(task["id"] for task in tasks(place))
