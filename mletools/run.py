@@ -238,7 +238,13 @@ class Run:
 
     @overload
     def lines(
-        self, kind: Literal["rollout"], /, *, files: Sequence[str] | None = ..., whole: bool = ...
+        self,
+        kind: Literal["rollout"],
+        /,
+        *,
+        files: Sequence[str] | None = ...,
+        whole: bool = ...,
+        conversations: bool = ...,
     ) -> "Iterator[Line[Rollout]]": ...
     @overload
     def lines(self, kind: Literal["task"], /, *, files: Sequence[str] | None = ...) -> "Iterator[Line[Task]]": ...
@@ -262,11 +268,17 @@ class Run:
     ) -> Iterator[Line[Any]]: ...
 
     def lines(
-        self, *kinds: str, files: Sequence[str] | None = None, may_be_empty: bool = False, whole: bool = False
+        self,
+        *kinds: str,
+        files: Sequence[str] | None = None,
+        may_be_empty: bool = False,
+        whole: bool = False,
+        conversations: bool = False,
     ) -> Iterator[Line[Any]]:
         """The records of these kinds in the input, or in `files`; invalid lines are rejected or stop the run.
 
         whole: any invalid line stops it, and so does a file without records, whatever the options accept of the input.
+        conversations: lines of chat data without a kind pass, too.
         """
         from .records import schema
 
@@ -277,7 +289,9 @@ class Run:
         for line in read_files(files, self._stream):
             problem = line.problem
             try:
-                if problem is None:
+                if problem is None and conversations and "kind" not in line.record and "messages" in line.record:
+                    schema.check_conversation(line.record)
+                elif problem is None:
                     schema.check(line.record, *kinds)
             except RecordError as error:
                 problem = str(error)

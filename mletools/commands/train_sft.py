@@ -6,7 +6,7 @@ from pathlib import Path
 from .. import cli
 from ..base.errors import OptionError
 from ..cli_options import options
-from ..training import dry_run, policy, tiny
+from ..training import conversations, dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads, processes
@@ -27,7 +27,8 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
         --epochs 3 kept.jsonl --resume
 
     Only tokens that the policy wrote carry loss. Recorded token ids are used where present; other records are tokenized
-    with the chat template.
+    with the chat template, and so are lines of chat data, {"messages": [...]}, of which every message of the assistant
+    counts as the policy's.
 
     Reads the whole input first, and writes a train_step record per optimiser step.
     """
@@ -36,7 +37,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if not leads():
         run.stand_by()
     if run.dry_run:
-        held = list(run.lines("rollout"))
+        held = list(conversations.lines(run))
         run.say(
             f"would train {start.model or start.from_scratch} on {len(held)} rollouts for {chosen.epochs} epochs into "
             f"{folder.out}"
@@ -48,7 +49,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if start.from_scratch is not None and processes() > 1:
         raise OptionError("--from-scratch is one process: a tiny model needs no launcher")
     run.open()
-    lines = policy.hold(run.lines("rollout"))
+    lines = policy.hold(conversations.lines(run))
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)
     if start.from_scratch is not None:
         records = [line.record for line in lines]

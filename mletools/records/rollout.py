@@ -63,6 +63,24 @@ class Message(TypedDict):
     tool_call_id: NotRequired[str]
 
 
+class PlainMessage(TypedDict):
+    """A message in a line of chat data that is no record of ours, as servers and other libraries spell it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: NotRequired[str | list[dict[str, Any]] | None]
+    """A list: parts, of which only text can be read here."""
+
+    reasoning_content: NotRequired[str | None]
+    tool_calls: NotRequired[list[dict[str, Any]] | None]
+    tool_call_id: NotRequired[str | None]
+
+
+class PlainConversation(TypedDict):
+    """A line of chat data that is no record of ours; other fields pass."""
+
+    messages: Annotated[list[PlainMessage], Meta(min_length=1)]
+
+
 class TurnFormat(TypedDict):
     """How a message was read: in the exact form, by a lenient rule, or not, for a reason."""
 

@@ -29,7 +29,7 @@ from ..base.typed import convert
 from .common import Reject
 from .places import check_places
 from .report import Comparison, Summary
-from .rollout import Rollout, SubmissionVerdict
+from .rollout import PlainConversation, Rollout, SubmissionVerdict
 from .task import MetricSpec, Task
 from .training import TrainStep
 
@@ -95,6 +95,14 @@ def check(record: AnyRecord, *kinds: str) -> None:
     if kind == "rollout":
         _check_grades(record)
     check_places(record)
+
+
+def check_conversation(record: JsonObject) -> None:
+    """RecordError unless `record` is a line of chat data: {"messages": [...]}, without a kind."""
+    try:
+        convert(record, PlainConversation)
+    except msgspec.ValidationError as error:
+        raise RecordError(_wrong(error, "conversation")) from None
 
 
 def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
