@@ -47,8 +47,9 @@ CASES = {
     ),
     "mle-classify-ideas": Case((), "graded"),
     "mle-show": Case(("--color", "never"), "graded"),
+    "mle-export": Case(("--to", "chat"), "graded"),
 }
-TEXT = ("mle-show",)  # for people: no records on its output, and none to go on from
+TEXT = ("mle-show", "mle-export")  # for people or other programs: no records on their output, and none to go on from
 SLOW = ("mle-gen-task", "mle-sandbox")  # work enough here that a signal surely meets them at it
 LIGHT = """
 import shutil, time
@@ -413,6 +414,7 @@ def test_workers_change_nothing(command: str, ready: Path) -> None:
 
 
 DRY = {
+    "mle-export": ("--to", "atif"),
     "mle-instrument": ("--mode", "lm", "-m", "x", "--model-url", "http://127.0.0.1:9"),
     "mle-classify-ideas": ("--by", "model", "-m", "x", "--model-url", "http://127.0.0.1:9"),
     "mle-rollout": ("-m", "x", "--model-url", "http://127.0.0.1:9", "--scaffold", "react"),
@@ -432,6 +434,7 @@ WRONG = {
     "mle-filter": (("--binarise",), "--binarise needs --window N"),
     "mle-report": (("--compare",), "--compare needs two files"),
     "mle-show": (("--list", "--full"), "--list shows no turns"),
+    "mle-export": (("--to", "chat", "--every-pair"), "--every-pair is about --to pairs"),
     "mle-classify-ideas": (("--by", "model", "-m", "scripted:nobody"), "unknown level 'nobody'"),
     "mle-train-sft": (("--from-scratch", "tiny", "--model", "x", "--run-dir", "out"), "--from-scratch"),
     "mle-train-grpo": (

@@ -41,6 +41,8 @@ COMMANDS = {
     "mle-filter": ("rollout", ()),
     "mle-report": ("rollout", ()),
     "mle-show": ("rollout", ()),
+    "mle-export --to chat": ("rollout", ()),
+    "mle-export --to harbor": ("task", ("-o", "out")),
     "mle-classify-ideas": ("rollout", ()),
     "mle-train-grpo": ("rollout", ("--model", "tiny", "--run-dir", "out")),
 }
