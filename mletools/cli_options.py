@@ -68,6 +68,7 @@ class Folder(click.Path):
 
 _KINDS: dict[str, click.ParamType[Any]] = {
     "file": click.Path(dir_okay=False),
+    "path": click.Path(),
     "output file": OutputFile(),
     "state file": OutputFile(kept=True),
     "folder": Folder(),

@@ -94,9 +94,13 @@ class Run:
         self.counts["finished before"] = sum(self._skip.values())
         if self._out.earlier is not None:
             self._refuse_changed_options(self._out.earlier)
+        self.open_rejects()
+        return self
+
+    def open_rejects(self) -> None:
+        """Open --rejects; for a command that writes no records now, else done by `open`."""
         if self._rejects_path:
             self._rejects = self.rewritten(self._rejects_path)
-        return self
 
     def end_dry_run(self, *kinds: str) -> None:
         """End a dry run: the options are valid, and so is the first record of each input, if it is one of `kinds`.

@@ -19,7 +19,7 @@ from .errors import ToolError
 _KEY = "option"
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 Kind = Literal[
-    "file", "output file", "state file", "folder", "existing file", "existing folder", "existing path", "url"
+    "file", "path", "output file", "state file", "folder", "existing file", "existing folder", "existing path", "url"
 ]  # a state file is read, and replaced
 
 

@@ -134,6 +134,7 @@ def _folders(run: cli.Run, settings: HarborOptions, grading: dict[str, Any]) -> 
     from ..tasks.folder import write_folder
 
     run.end_dry_run("task")
+    run.open_rejects()
     assert run.folder is not None
     told = [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in grading.items()]
     run.progress(run.count_lines)

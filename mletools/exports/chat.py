@@ -83,5 +83,5 @@ def _about(rollout: Rollout) -> dict[str, Any]:
         "task": rollout["task"]["id"],
         "id": rollout["id"],
         "reward": rollout.get("reward"),
-        "valid": (rollout.get("grade") or {}).get("valid"),
+        "valid": rollout["grade"]["valid"] if "grade" in rollout else None,
     }

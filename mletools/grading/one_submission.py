@@ -31,7 +31,7 @@ MEDALS = {None: 0, "bronze": 1, "silver": 2, "gold": 3}
 class SubmissionOptions:
     """Which file is graded, and on which task."""
 
-    submission: str | None = option("Grade this CSV instead of rollouts.", kind="file", metavar="FILE", machine=True)
+    submission: str | None = option("Grade this CSV instead of rollouts.", kind="path", metavar="FILE", machine=True)
     task: str | None = option(
         "The file with the submission's task.", kind="existing file", metavar="TASKS", machine=True
     )
@@ -91,9 +91,10 @@ def _content(options: SubmissionOptions, most: int) -> tuple[bytes | None, str |
         number = os.open(options.submission, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         return None, f"no submission.csv ({error.strerror})"
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        return None, "submission.csv is no plain file"
     with open(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return None, "submission.csv is no plain file"
         return file.read(most), None
 
 

@@ -148,7 +148,7 @@ def _wrong(error: Exception, kind: str) -> str:
     assert found is not None
     path, message = found["path"], found["message"]
     if message.startswith("Invalid enum value") and path:
-        message += f": known are {', '.join(map(json.dumps, _values_at(KINDS[kind], path)))}"
+        message += f": known are {', '.join(map(json.dumps, _values_at(KINDS.get(kind, PlainConversation), path)))}"
     return f"{path or kind}: {message}"
 
 
