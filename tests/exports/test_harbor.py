@@ -147,7 +147,7 @@ def test_what_cannot_be_exported_is_rejected_with_its_line(place: Path) -> None:
     told = export(place, "--max-rejects", "2", "--rejects", "rejects.jsonl")
     assert "2 rejected, 5 tasks" in told
     rejected = records((place / "rejects.jsonl").read_bytes())
-    assert [entry["line"] for entry in rejected] == [1, 2] and all(
+    assert [entry["line_number"] for entry in rejected] == [1, 2] and all(
         "digest differs" in each["reason"] for each in rejected
     )
 
