@@ -222,7 +222,17 @@ def test_the_reward_as_numbers(place: Path) -> None:
 
 def test_a_reward_in_numbers_needs_a_rule_that_has_one(place: Path) -> None:
     done = run_command(
-        "mle-grade", "--submission", "x", "--task", "tasks/tasks.jsonl", "--reward", "raw", "--reward-json", "z", cwd=place, check=False
+        "mle-grade",
+        "--submission",
+        "x",
+        "--task",
+        "tasks/tasks.jsonl",
+        "--reward",
+        "raw",
+        "--reward-json",
+        "z",
+        cwd=place,
+        check=False,
     )
     assert done.returncode == 2 and b"--reward-json needs --reward milestone or human-rank" in done.stderr
     done = run_command("mle-grade", "--reward-json", "z", "tasks/tasks.jsonl", cwd=place, check=False)
