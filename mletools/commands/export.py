@@ -61,9 +61,9 @@ def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any]
 
     \b
     harbor       -o DIR: a folder a task in Harbor's format, with instruction,
-                 public files, a verifier that grades with mle-grade, and a solution
-    atif         an Agent Trajectory Interchange Format document a line, with token
-                 ids and log-probabilities where they are known
+                 public files, a verifier by mle-grade, and a solution
+    atif         a trajectory in the Agent Trajectory Interchange Format, with
+                 token ids and log-probabilities where they are known
     chat         {"messages": [...]}
     completion   {"prompt": [...], "completion": [...]}
     pairs        {"prompt": [...], "chosen": [...], "rejected": [...]}
