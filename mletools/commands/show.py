@@ -177,8 +177,9 @@ def _watch(run: cli.Run, chosen: ShowOptions, written: show.Printer) -> None:
         state = [(each.record["id"], each.state, len(each.record["turns"])) for each in searches]
         view = show.View(width=chosen.columns(run.terminal_columns))
         lines = [line for each in searches for line in show.graph(each.record, view, each.standing())]
+        lines = lines or [show.styled("no search has begun")]
         if in_place and running:
-            lines = _fitting(lines, run.terminal_lines)
+            lines = _fitting(lines, run.terminal_lines or 0)
         if in_place or state != before:
             run.emit_text((HOME + CLEAR if in_place else "") + "".join(written(lines)), styled=True)
         before = state

@@ -37,7 +37,7 @@ REMARKS: dict[State, str] = {
 class Progress:
     """A search as far as it has come.
 
-    record: its rollout, of one that has not ended with its state as stop reason; clock_s: now, on the search's clock;
+    record: its rollout; of one that has not ended without what is handed in, and with the state as stop reason; clock_s: now, on the search's clock;
     idle_s: seconds since its graph grew, of one that is running.
     """
 
@@ -137,8 +137,8 @@ class Searches:
         idle = max(0.0, time.time() - status.st_mtime)
         clock = record["search"]["elapsed_s"] + (idle if locked and record["search"].get("clock") == "wall" else 0.0)
         state: State = "running" if locked else "interrupted"
-        shown = cast(Rollout, {**record, "stop_reason": state})
-        return Progress(shown, state, clock, idle if locked else None)
+        known = {name: value for name, value in record.items() if name not in ("execution", "validation")}
+        return Progress(cast(Rollout, {**known, "stop_reason": state}), state, clock, idle if locked else None)
 
 
 def _content(path: Path) -> tuple[Rollout, bool]:

@@ -144,10 +144,15 @@ class Runner:
 
     def _play_all(self) -> None:
         run, settings = self.run, self.settings
+        needs = self.scaffold.needs(settings)
+        if needs.workers > run.jobs:
+            run.say(
+                f"-j {run.jobs} is less than --workers {needs.workers}: nodes under way wait for their turn, while the clock "
+                f"on the wall goes on; give -j {needs.workers}, or --workers {run.jobs}"
+            )
         if run.dry_run:
             self._describe()
             return
-        needs = self.scaffold.needs(settings)
         if needs.note is not None:
             run.say(needs.note)
         run.open()

@@ -116,7 +116,8 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """See Scaffold.needs."""
         evaluation = load("evaluation", settings.evaluation or "", settings.constants["evaluation"])
         selection = bool(getattr(evaluation, "selection", False))
-        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph, selection=selection)
+        folder, workers = settings.graph, settings.workers or 1
+        return Needs(steps=settings.steps, graphs=True, graph_folder=folder, selection=selection, workers=workers)
 
     def play(self, job: Job[SearchSettings], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollouts of the search's steps, then its own."""
