@@ -31,7 +31,7 @@ OPTIONAL = ("seconds", "stage", "USD", "gain", "clock", "selection")  # in the o
 CHOSEN, BEST = "chosen", "best"  # in a column of their own: no hypothesis can say it
 WIDEST = 24  # characters of an operation, of a problem, of further parents
 ROOM = 10  # columns that a hypothesis should have, rather than a node's operation and further parents
-READABLE = 24  # columns that it should have, rather than those that can be left out
+READABLE = 20  # columns that it should have, rather than those that can be left out
 _BLANK = re.compile(r"[ \t\n]+")
 Drawn = tuple[str, Turn]  # the lines to the left of a node, and the node
 
