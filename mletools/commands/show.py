@@ -172,7 +172,7 @@ def _watch(run: cli.Run, chosen: ShowOptions, written: show.Printer) -> None:
     if in_place:
         run.emit_text(HOME + CLEAR, styled=True)
     while True:
-        running = any([each.running() for each in watched])
+        running = any(each.running() for each in watched)
         searches = [found for each in watched for found in each.look() if chosen.wants(found.record)]
         state = [(each.record["id"], each.state, len(each.record["turns"])) for each in searches]
         view = show.View(width=chosen.columns(run.terminal_columns))

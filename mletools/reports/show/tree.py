@@ -30,6 +30,7 @@ LEFT = ("node", "stage", "test", "")
 OPTIONAL = ("seconds", "stage", "USD", "gain", "clock", "selection")  # in the order in which narrow lines leave them out
 CHOSEN, BEST = "chosen", "best"  # in a column of their own: no hypothesis can say it
 WIDEST = 24  # characters of an operation, of a problem, of further parents
+LONGEST_WHY = 80  # characters of the reason of a failure
 ROOM = 10  # columns that a hypothesis should have, rather than a node's operation and further parents
 READABLE = 20  # columns that it should have, rather than those that can be left out
 _BLANK = re.compile(r"[ \t\n]+")
@@ -170,7 +171,8 @@ def _cells(turn: Turn, lower: bool) -> dict[str, str]:
 def _words(turn: Turn, most: int) -> str:
     """What the last column says of a node: why it failed, what part of the program it changes, and how."""
     node, component = turn.node, turn.node.get("component")
-    why, idea = (_in_one_line(node.get(name) or "", most) for name in ("why", "hypothesis"))
+    why = clipped(_in_one_line(node.get("why") or "", most), LONGEST_WHY)
+    idea = _in_one_line(node["hypothesis"], most)
     idea = f"{_word(component)}: {idea}" if component else idea
     return f"{why} [{idea}]" if why else idea
 
