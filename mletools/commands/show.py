@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -107,10 +108,10 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
     rejected.
 
-    Of a search that is running FILES may be the graph (in --graph DIR of mle-rollout), that folder, or the unfinished
-    output, FILE or FILE.partial, beside which the graphs stand: it is shown as far as it has come, with the time that is
-    left. --watch does so again and again, on a terminal in place, else whenever there is something new; it ends with the
-    searches.
+    Of a search that is running FILES may be the graph (in --graph DIR of mle-rollout), that folder, or, without --graph,
+    the unfinished output, FILE or FILE.partial: it is shown as far as it has come, with the time that is left. --watch
+    does so again and again, on a terminal in place, else whenever there is something new; it ends when nobody works on
+    FILES any more.
 
     Shows one rollout at a time; --list reads all first. --resume begins again.
     """
@@ -148,8 +149,7 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
 def _shown(run: cli.Run, chosen: ShowOptions, files: Sequence[str]) -> Iterator[Rollout | Progress]:
     """The rollouts to show, and the searches of files that may still be written."""
     live = [file for file in files if names_searches(file)]
-    for file in live:
-        yield from (progress for progress in Searches(file).look() if chosen.wants(progress.record))
+    yield from _wanted([Searches(file) for file in live], chosen)
     rest = tuple(file for file in files if file not in live)
     for line in run.lines("rollout", files=rest) if rest else ():
         if not chosen.wants(line.record):
@@ -160,6 +160,15 @@ def _shown(run: cli.Run, chosen: ShowOptions, files: Sequence[str]) -> Iterator[
             yield Progress.ended(line.record)
         else:
             run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
+
+
+def _wanted(files: Sequence[Searches], chosen: ShowOptions) -> Iterator[Progress]:
+    """The searches of the files, each once: a kept graph and an output have the same."""
+    seen = set()
+    for progress in chain.from_iterable(file.look() for file in files):
+        if chosen.wants(progress.record) and progress.record["id"] not in seen:
+            seen.add(progress.record["id"])
+            yield progress
 
 
 def _watch(run: cli.Run, chosen: ShowOptions, written: show.Printer) -> None:
@@ -173,7 +182,7 @@ def _watch(run: cli.Run, chosen: ShowOptions, written: show.Printer) -> None:
         run.emit_text(HOME + CLEAR, styled=True)
     while True:
         running = any(each.running() for each in watched)
-        searches = [found for each in watched for found in each.look() if chosen.wants(found.record)]
+        searches = list(_wanted(watched, chosen))
         state = [(each.record["id"], each.state, len(each.record["turns"])) for each in searches]
         view = show.View(width=chosen.columns(run.terminal_columns))
         lines = [line for each in searches for line in show.graph(each.record, view, each.standing())]

@@ -210,6 +210,13 @@ def test_watching_ends_with_the_search_and_prints_what_is_new(tmp_path: Path) ->
     assert rest.count("pond ") == 1 and "\nnot running and not ended: " in rest and "\x1b" not in rest
 
 
+def test_a_search_in_a_kept_graph_and_in_the_output_is_shown_once(tmp_path: Path) -> None:
+    graph(tmp_path / "graphs" / "one.jsonl", *NODES).close()
+    (tmp_path / "night.jsonl").write_text(json.dumps(search("3f2a", turn(0, (), 1.8, 60))) + "\n")
+    told = shown("--tree", "--watch", str(tmp_path / "graphs"), str(tmp_path / "night.jsonl"))
+    assert told.count("pond 3f2a: ") == 1 and "5 nodes" in told
+
+
 def test_watching_needs_a_file_that_grows(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     graph(path, *NODES).close()
