@@ -268,6 +268,19 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     assert "mle-rollout: each: roughly 12 hours, " in told and "USD not known (--price)" in told
 
 
+@pytest.mark.parametrize(
+    ("options", "told"), [((), "nodes so far are lost: -o FILE or"), (("--graph", "graphs"), "so far are in graphs: --from")]
+)
+def test_a_search_into_a_pipe_that_is_stopped_says_what_is_left(
+    options: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching, latency_s=0.03) as server:
+        line = search(server, "aide", 60, *options)
+        code, family, said = stopped(line, tmp_path, lambda: len(server.requests) >= 4, signal.SIGTERM)
+    assert code == 143 and gone(family) and told in said.decode()
+
+
 @pytest.mark.parametrize(("jobs", "warned"), [("2", True), ("3", False)])
 def test_fewer_hands_than_workers_are_said(jobs: str, warned: bool, tmp_path: Path) -> None:
     write_tasks(tmp_path)
