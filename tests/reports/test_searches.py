@@ -64,7 +64,7 @@ def test_a_search_runs_while_its_graph_is_held_and_ends_with_a_line(tmp_path: Pa
     writer.close()
     (progress,) = watched.look()
     assert progress.state == "ended" and progress.record["search"]["how"] == record["search"]["how"]
-    assert len(progress.record["turns"]) == 5 and progress.standing().startswith("ended, 0:00 of 1:40 (wall clock), 5 ")
+    assert len(progress.record["turns"]) == 5 and progress.standing().startswith("ended, 0:00 of 1:40 (work clock), 5 ")
 
 
 def test_the_work_clock_does_not_go_on_by_itself(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_watching_ends_with_the_search_and_prints_what_is_new(tmp_path: Path) ->
     command = [str(BIN / "mle-show"), "-q", "--tree", "--watch", "--interval", "0.05", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as process:
         assert process.stdout is not None
-        heads = iter(lambda: next(line for line in process.stdout if line.startswith(b"pond ")), b"")  # type: ignore[union-attr]
+        heads = (line for line in process.stdout if line.startswith(b"pond "))
         assert b" 1 node, " in next(heads)
         writer.add([NODES[1]])
         assert b" 2 nodes, " in next(heads)

@@ -264,7 +264,7 @@ def test_a_model_is_told_where_less_is_better(tmp_path: Path) -> None:
     world = World([answer(4)])
     choice = chosen(Judged(candidates=2), graph_of(tmp_path, NODES, lower=True), world)
     assert choice.number == 4 and [each["node"] for each in choice.candidates] == [2, 4]
-    assert "held out from training; lower is better." in world.asked[0][1][0]["content"]
+    assert "on the validation rows; lower is better." in world.asked[0][1][0]["content"]
 
 
 @pytest.mark.parametrize("wrong", [3, 5, 99, -1, 1.5, True, "7 or 1", None, [7], 1e300])

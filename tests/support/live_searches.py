@@ -5,7 +5,7 @@ from typing import Any
 
 from search_graphs import made
 from search_records import search
-from shown_rollouts import usage
+from shown_rollouts import EXECUTION, FAILED, usage
 
 from mletools.scaffolds.search.graph import Graph
 
@@ -35,6 +35,7 @@ def node(number: int, parents: tuple[int, ...], score: float | None, elapsed: fl
         "elapsed": elapsed,
         "seconds": 30.0,
         "grade": None,
+        "execution": EXECUTION if score is not None else FAILED,
         "usage": {"research": usage(50, 20, 0.25), "develop": usage(50, 20, 0.5)},
     }
     return made(number, **{"score": score, **own, **more})
@@ -59,8 +60,3 @@ def graph(path: Path, *nodes: dict[str, Any], id: str = "3f2a", clock: str = "wa
     for each in nodes:
         opened.add([each])
     return opened
-
-
-def finished(id: str = "3f2a") -> dict[str, Any]:
-    """The record of a search that has ended with no node."""
-    return search(id, budget=BUDGET)
