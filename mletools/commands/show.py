@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HOME, CLEAR = "\x1b[H", "\x1b[J"  # the top of the screen; and all from there
 MARGIN = 2  # lines of the screen for what a shell says
 
+
 @dataclass(frozen=True)
 class ShowOptions:
     """Which rollouts are shown, how much of them, and where to."""
@@ -99,10 +100,10 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --tree --html -o search.html graded.jsonl
       mle-show --tree --watch night.jsonl.partial
 
-    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less. A
-    program is printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences,
-    keeps its lines, so that it can be copied; other text of the agent is indented and broken at the width. Characters
-    that would control the terminal are spelled out, as in ␛[2J.
+    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less,
+    `/node 7` in a search. A program is printed once, later versions as differences. Long texts are cut in the middle.
+    Code, also between fences, keeps its lines, so that it can be copied; other text of the agent is indented and broken at
+    the width. Characters that would control the terminal are spelled out, as in ␛[2J.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
