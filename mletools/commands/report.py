@@ -143,7 +143,9 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
 def _report_searches(run: cli.Run, chosen: ReportOptions, files: Sequence[str]) -> None:
     """The summary of searches that may still run. ToolError: a file is none of theirs."""
     if replace(chosen, form="text") != ReportOptions():
-        raise OptionError("graphs of searches have a summary of their nodes, in a --format; no other option goes with that")
+        raise OptionError(
+            "graphs of searches have a summary of their nodes, in a --format; no other option goes with that"
+        )
     for path in files:
         if not names_searches(path):
             raise ToolError(f"{path}: holds rollouts, beside graphs of searches: report one or the other")

@@ -29,7 +29,7 @@ State = Literal["running", "ended", "interrupted"]
 REMARKS: dict[State, str] = {
     "running": "running",
     "ended": "ended",
-    "interrupted": "not running and not ended: --resume of its command goes on",
+    "interrupted": "interrupted (--resume goes on)",
 }
 
 

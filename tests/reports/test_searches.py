@@ -51,13 +51,15 @@ def test_a_search_runs_while_its_graph_is_held_and_ends_with_a_line(tmp_path: Pa
     assert watched.running() and progress.state == "running" == progress.record["stop_reason"]
     assert progress.idle_s is not None and progress.idle_s >= 100 and progress.clock_s >= 3800
     told = progress.standing()
-    assert re.match(r"running, 1:03:\d\d of 10:00:00 \(wall clock\), 8:56:\d\d left, 5 of 500 nodes, 3\.75 of 40 USD, ", told)
+    assert re.match(
+        r"running, 1:03:\d\d of 10:00:00 \(wall clock\), 8:56:\d\d left, 5 of 500 nodes, 3\.75 of 40 USD, ", told
+    )
     assert re.search(r"the last node 1:\d\d ago$", told)
     assert "code" in progress.record and "execution" not in progress.record
     writer.close()
     (progress,) = watched.look()
     assert not watched.running() and progress.state == "interrupted" and progress.clock_s == 3700
-    assert "not running and not ended: --resume of its command goes on, 1:01:40 of 10:00:00" in progress.standing()
+    assert "interrupted (--resume goes on), 1:01:40 of 10:00:00" in progress.standing()
     writer = Graph(path, True)
     record = {**search("3f2a", chosen=None), "stop_reason": "finished"}
     writer.tell(record, ended=True)  # type: ignore[arg-type]
@@ -85,7 +87,7 @@ def test_what_is_torn_or_not_whole_is_left_out(tmp_path: Path) -> None:
         path.write_bytes(whole + torn)
         (progress,) = Searches(str(path.parent)).look()
         assert len(progress.record["turns"]) == 2
-        assert "2 of 500 nodes" in shown("--tree", str(path))
+        assert "rd-agent, 2 nodes, best 0" in shown("--tree", str(path))
         path.write_bytes(whole)
 
 
@@ -121,7 +123,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 SUMMARY = """\
-pond 3f2a: rd-agent, not running and not ended: --resume of its command goes on, 1:01:40 of 10:00:00 (wall clock), \
+pond 3f2a: rd-agent, interrupted (--resume goes on), 1:01:40 of 10:00:00 (wall clock), \
 8:58:20 left, 5 of 500 nodes, 3.75 of 40 USD
 
 operation  nodes  with a score  new best  failed  slow  seconds   USD
@@ -172,8 +174,20 @@ def test_a_tree_of_a_running_search_says_why_and_when(tmp_path: Path) -> None:
     writer = graph(tmp_path / "one.jsonl", *NODES)
     rows = shown("--tree", "--width", "150", str(tmp_path / "one.jsonl")).split("\n")
     writer.close()
-    assert rows[0] == "pond 3f2a: rd-agent, 5 nodes, best 2 (1.5), none chosen" and rows[1].startswith("running, 1:01:4")
-    assert rows[2].split()[:9] == ["node", "stage", "clock", "score", "selection", "gain", "seconds", "USD", "hypothesis;"]
+    assert rows[0] == "pond 3f2a: rd-agent, 5 nodes, best 2 (1.5), none chosen" and rows[1].startswith(
+        "running, 1:01:4"
+    )
+    assert rows[2].split()[:9] == [
+        "node",
+        "stage",
+        "clock",
+        "score",
+        "selection",
+        "gain",
+        "seconds",
+        "USD",
+        "hypothesis;",
+    ]
     table = [re.split(" {2,}", row) for row in rows[3:8]]
     assert table[0] == ["┌ 0 draft", "draft", "1:00", "1.8*", "30.0", "0.75", "Model: idea 0"]
     assert table[1] == ["├ 2 improve", "improvement", "3:20", "1.5*", "+0.3", "30.0", "0.75", "best", "Model: idea 2"]
@@ -207,7 +221,7 @@ def test_watching_ends_with_the_search_and_prints_what_is_new(tmp_path: Path) ->
         writer.close()
         rest = process.stdout.read().decode()
         assert process.wait(timeout=60) == 0
-    assert rest.count("pond ") == 1 and "\nnot running and not ended: " in rest and "\x1b" not in rest
+    assert rest.count("pond ") == 1 and "\ninterrupted (--resume goes on), " in rest and "\x1b" not in rest
 
 
 def test_a_search_in_a_kept_graph_and_in_the_output_is_shown_once(tmp_path: Path) -> None:
@@ -256,8 +270,12 @@ def test_on_a_terminal_the_tree_is_drawn_in_place_and_fits(tmp_path: Path) -> No
     seen = threading.Event()
     threading.Timer(2, seen.set).start()
     threading.Thread(target=end).start()
-    screens = on_terminal("mle-show", "-q", "--tree", "--watch", "--interval", "0.2", str(path)).decode().split("\x1b[H\x1b[J")
+    screens = (
+        on_terminal("mle-show", "-q", "--tree", "--watch", "--interval", "0.2", str(path))
+        .decode()
+        .split("\x1b[H\x1b[J")
+    )
     frames = [screen for screen in screens if "pond" in screen]
     assert len(frames) > 1 and all(frame.count("\n") <= 23 and "lines …" in frame for frame in frames[:-1])
-    assert frames[-1].count("improve") == 59 and "not running and not ended" in frames[-1]
+    assert frames[-1].count("improve") == 59 and "interrupted (--resume goes on), " in frames[-1]
     assert not is_locked(path)

@@ -112,7 +112,9 @@ def test_a_failed_node_says_why_and_the_best_is_marked() -> None:
     rows = tree(record, 150).split("\n")
     assert next(row for row in rows if "4 improve" in row).endswith("  It ended with KeyError: 'a' [Model: Idea 4.]")
     record["search"]["chosen"] = 2
-    marks = {mark: row for row in tree(record, 150).split("\n")[2:] for mark in ("best ", "chosen ") if f"  {mark}" in row}
+    marks = {
+        mark: row for row in tree(record, 150).split("\n")[2:] for mark in ("best ", "chosen ") if f"  {mark}" in row
+    }
     assert "7 improve" in marks["best "] and "2 improve" in marks["chosen "]
 
 
@@ -221,7 +223,10 @@ def test_the_top_says_what_was_searched_and_chosen() -> None:
     top = text(pond(), width=200).partition("── the task ")[0]
     assert "search     rd-agent: planning dynamic, paths adaptive, reasoning scientific, memory kernel" in top
     assert "budget     seconds 100.0, nodes 500, 40.0 s used\n" in top
-    assert "chosen     node 7: the best of its branch, run again\n           node 7: 1.2, on the selection rows 1.25\n" in top
+    assert (
+        "chosen     node 7: the best of its branch, run again\n           node 7: 1.2, on the selection rows 1.25\n"
+        in top
+    )
     assert "research   1,000 + 100 tokens, 2.0 s, 0.5000 USD\ndevelop    2,000 + 400 tokens" in top
     rows = top.partition("\nnode ")[2].split("\n")
     assert rows[0].split()[:2] == ["parents", "action"] and "validation" not in rows[0]
@@ -304,9 +309,8 @@ def graded(tmp_path: Path) -> Path:
 
 def test_the_command_draws_searches_and_rejects_others(graded: Path) -> None:
     shown = run_command("mle-show", "-q", "--tree", "--id", "3f", str(graded)).stdout.decode()
-    assert (
-        shown.startswith("pond 3f2a: rd-agent, 3 nodes, best 1 (1.5), chosen 1 (1.5)\n")
-        and re.search("└ 2 improve +0:12 +inauthentic", shown)
+    assert shown.startswith("pond 3f2a: rd-agent, 3 nodes, best 1 (1.5), chosen 1 (1.5)\n") and re.search(
+        "└ 2 improve +0:12 +inauthentic", shown
     )
     refused = run_command("mle-show", "--tree", str(graded), check=False)
     assert refused.returncode == 1

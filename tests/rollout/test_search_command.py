@@ -269,7 +269,8 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [((), "nodes so far are lost: -o FILE or"), (("--graph", "graphs"), "so far are in graphs: --from")]
+    ("options", "told"),
+    [((), "nodes so far are lost: -o FILE or"), (("--graph", "graphs"), "so far are in graphs: --from")],
 )
 def test_a_search_into_a_pipe_that_is_stopped_says_what_is_left(
     options: tuple[str, ...], told: str, tmp_path: Path

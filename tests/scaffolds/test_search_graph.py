@@ -159,7 +159,9 @@ def test_two_runs_do_not_write_one_graph_and_anyone_may_read_it(file: Path) -> N
     graph = Graph(file, lower_is_better=False)
     graph.add([made(0, 0.5)])
     for anew in (False, True):
-        with pytest.raises(ToolError, match=r"one\.jsonl: another run is writing it; wait for it or choose another --graph"):
+        with pytest.raises(
+            ToolError, match=r"one\.jsonl: another run is writing it; wait for it or choose another --graph"
+        ):
             Graph(file, lower_is_better=False, anew=anew)
     assert is_locked(file) and len(Graph(file, lower_is_better=False, read_only=True)) == 1
     graph.close()
@@ -186,5 +188,7 @@ def test_nodes_of_another_task_are_not_taken_over(file: Path, task: Any, fits: b
         new.take_over(file, task)
         assert new.taken_over == len(new) == 1
     else:
-        with pytest.raises(ToolError, match=r"one\.jsonl: is of task pond \(t\), not of lake \(u\): the id and the data, or "):
+        with pytest.raises(
+            ToolError, match=r"one\.jsonl: is of task pond \(t\), not of lake \(u\): the id and the data, or "
+        ):
             new.take_over(file, task)

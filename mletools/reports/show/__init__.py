@@ -11,6 +11,16 @@ from .rollout import lines, sections
 from .tree import graph
 
 __all__ = [
-    *("Printer", "View", "graph", "html_printer", "left_out", "lines", "page", "printer", "row", "sections", "styled"),
+    "Printer",
+    "View",
+    "graph",
+    "html_printer",
+    "left_out",
+    "lines",
+    "page",
+    "printer",
+    "row",
+    "sections",
+    "styled",
     "table",
 ]

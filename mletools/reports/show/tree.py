@@ -27,7 +27,14 @@ HEADER = (
     "hypothesis; of a failed node, why",
 )
 LEFT = ("node", "stage", "test", "")
-OPTIONAL = ("seconds", "stage", "USD", "gain", "clock", "selection")  # in the order in which narrow lines leave them out
+OPTIONAL = (
+    "seconds",
+    "stage",
+    "USD",
+    "gain",
+    "clock",
+    "selection",
+)  # in the order in which narrow lines leave them out
 CHOSEN, BEST = "chosen", "best"  # in a column of their own: no hypothesis can say it
 WIDEST = 24  # characters of an operation, of a problem, of further parents
 LONGEST_WHY = 80  # characters of the reason of a failure
@@ -143,7 +150,10 @@ def _rows(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
         styles = {"test": MEDALS.get(medal, style), "": "bold reverse" if row[""] == CHOSEN else "bold"}
         parts: list[tuple[str, str]] = []
         for name, width in widths.items():
-            parts += [(padded(row[name], width, name in LEFT), styles.get(name, style) if row[name] else ""), ("  ", "")]
+            parts += [
+                (padded(row[name], width, name in LEFT), styles.get(name, style) if row[name] else ""),
+                ("  ", ""),
+            ]
         line = styled(*parts, (row["words"], style))
         line.truncate(view.width, overflow="ellipsis")
         line.rstrip()
