@@ -94,7 +94,8 @@ def test_a_graph_is_drawn_a_line_a_node() -> None:
 
 
 def test_narrow_lines_leave_columns_out_and_wide_ones_have_all() -> None:
-    heads = [tree(pond(), width).split("\n")[1].split() for width in (160, 122, 100, 78, 40)]
+    lines = [tree(pond(), width).split("\n") for width in (160, 122, 100, 78, 40)]
+    heads = [next(line.split() for line in shown if line.startswith("node ")) for shown in lines]
     assert heads[0][:9] == ["node", "stage", "clock", "score", "selection", "gain", "test", "seconds", "USD"]
     assert heads[1][:9] == heads[0][:9] and heads[2][:4] == ["node", "clock", "score", "selection"]
     assert heads[3][:5] == ["node", "clock", "score", "selection", "test"]
@@ -216,7 +217,7 @@ def test_hostile_texts_of_a_search_are_spelled_out(full: bool) -> None:
         assert "Predict the logarithm.a␛]0;title␇b␛[2Jc\\u202ed" in shown
         assert graph.partition("\nnode ")[2].count("\n") == tree(pond(), 120).partition("\nnode ")[2].count("\n")
         assert all(cell_len(line) <= 120 for line in graph.split("\n"))
-        assert "first second a␛]0" in graph
+        assert "first second a␛]0" in tree(record, 400, valid=False)
 
 
 def test_the_top_says_what_was_searched_and_chosen() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, TypeVar
 
 from ...base.errors import ToolError
 from ...base.jsonl import JsonObject, dumps, loads
@@ -181,13 +181,11 @@ class Graph:
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
         try:
-            if read_only:
-                self._file = path.open("rb")
-            else:
+            if not read_only:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = lock(path, "--graph")
-                if anew:
-                    self._file.truncate(0)
+            self._file: BinaryIO = path.open("rb") if read_only else lock(path, "--graph")
+            if anew:
+                self._file.truncate(0)
             whole = self._read()
             if not read_only:
                 os.truncate(path, whole)
