@@ -60,10 +60,12 @@ def graph(rollout: Record, view: View, standing: str = "") -> Iterator["Text"]:
     yield from _rows(rollout, of, view)
     direction = "lower" if lower_is_better(rollout) else "higher"
     printed = (rollout["search"].get("components") or {}).get("evaluation", {}).get("name") == "agent"
+    selection = (
+        "selection: on the selection rows, by which the choice is made; " if facts.selection_scores(rollout) else ""
+    )
     legend = (
         f"clock: when it ended; * best score so far ({direction} is better), "
-        f"{'as the programs print it' if printed else 'on the validation rows'}; selection: on the selection rows, by which "
-        "the choice is made; gain over the parent, + is better; test: g(old), s(ilver), b(ronze); + 2: further parents"
+        f"{'as the programs print it' if printed else 'on the validation rows'}; {selection}gain over the parent, + is better; test: g(old), s(ilver), b(ronze); + 2: further parents"
     )
     yield from folded([styled((legend, DIM))], view)
     yield styled("")
