@@ -1,5 +1,6 @@
 """The exploration graph on disk: what it tells, what is forgotten after a kill, what it refuses."""
 
+import fcntl
 import json
 import tracemalloc
 from pathlib import Path
@@ -167,6 +168,17 @@ def test_two_runs_do_not_write_one_graph_and_anyone_may_read_it(file: Path) -> N
     graph.close()
     assert not is_locked(file) and not is_locked(file.with_name("none"))
     assert len(Graph(file, lower_is_better=False, anew=True)) == 0
+
+
+def test_a_reader_that_looks_for_a_moment_keeps_no_writer_away(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    file.touch()
+    reader = file.open("rb")
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    monkeypatch.setattr("mletools.base.output.time.sleep", lambda seconds: reader.close())
+    graph = Graph(file, lower_is_better=False)
+    assert reader.closed and is_locked(file)
+    graph.close()
 
 
 @pytest.mark.parametrize(
