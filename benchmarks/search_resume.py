@@ -95,7 +95,7 @@ def command(nodes: int, output: str, libraries: tuple[str, ...] = ()) -> list[st
 
 
 def nodes_in(folder: Path) -> int:
-    return sum(file.read_bytes().count(b"\n") for file in folder.glob("*.jsonl"))
+    return sum(file.read_bytes().count(b'"nodes_of_round": ') for file in folder.glob("*.jsonl"))
 
 
 def started(

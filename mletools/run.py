@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import __version__
 from .base import workers
-from .base.columns import terminal_columns
+from .base.columns import terminal_columns, terminal_lines
 from .base.errors import RecordError, ToolError
 from .base.jsonl import JsonObject, Line, dumps, read_files, reader_left, reads_terminal
 from .base.options import flag_of
@@ -140,6 +140,11 @@ class Run:
     def terminal_columns(self) -> int | None:
         """The width of the terminal that the output goes to, or None."""
         return None if self._stream is None else terminal_columns(self._stream)
+
+    @property
+    def terminal_lines(self) -> int | None:
+        """The height of the terminal that the output goes to, or None."""
+        return None if self._stream is None else terminal_lines(self._stream)
 
     @property
     def message_columns(self) -> int | None:

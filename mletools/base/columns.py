@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-UNKNOWN = 80  # columns of a terminal that does not say its size
+UNKNOWN, UNKNOWN_LINES = 80, 24  # columns and lines of a terminal that does not say its size
 GAP = 2  # blanks between columns
 BESIDE = ("±", "per ")  # how the names of columns begin that say something of the column before
 
@@ -12,6 +12,14 @@ def terminal_columns(descriptor: int) -> int | None:
     """The width of the terminal behind a file descriptor, None where it is no terminal."""
     try:
         return os.get_terminal_size(descriptor).columns or UNKNOWN
+    except OSError:
+        return None
+
+
+def terminal_lines(descriptor: int) -> int | None:
+    """The height of the terminal behind a file descriptor, None where it is no terminal."""
+    try:
+        return os.get_terminal_size(descriptor).lines or UNKNOWN_LINES
     except OSError:
         return None
 

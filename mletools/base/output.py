@@ -15,6 +15,7 @@ import os
 import select
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO
 from .errors import ToolError
 from .jsonl import END, JsonObject, dumps, read_lines
 
+PATIENCE = 5, 0.02  # attempts at a lock, and seconds between them: is_locked may hold it for a moment
 AnyRecord = Mapping[str, object]  # of whatever kind
 Key = Callable[[Any], object]  # of a record
 
@@ -47,17 +49,33 @@ def lock(path: Path, option: str = "-o") -> BinaryIO:
     """`path`, which `option` names, opened for reading and writing and locked; ToolError when another process holds it."""
     if path.exists() and not path.is_file():
         raise ToolError(f"{path}: is no regular file; remove it or choose another {option}")
+    attempts, pause = PATIENCE
     while True:
         file = open(path, "a+b")  # noqa: SIM115 (it stays open while it is locked)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
+            if attempts := attempts - 1:
+                time.sleep(pause)
+                continue
             raise ToolError(f"{path}: another run is writing it; wait for it or choose another {option}") from None
         with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
                 return file
         file.close()  # the other run renamed or removed it between our open and our lock
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process has locked the file (`lock`), which it does while it writes it; False: there is no file."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _cut_torn_line(file: BinaryIO) -> None:

@@ -1,6 +1,7 @@
 """mle-report: what sets of graded rollouts amount to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import click
 
 from .. import __version__, cli
+from ..base.errors import OptionError, ToolError
 from ..cli_options import options
 from ..filters.overlap import KnownTasks, task_of
 from ..records.rollout import Rollout
@@ -17,6 +19,7 @@ from ..reports.options import TABLE, ReportOptions
 from ..reports.page import Page, figures, headline, save
 from ..reports.reading import drop_reason, file_date, labels, read_set
 from ..reports.runs import GradedRun, RunSet, divided
+from ..reports.searches import Searches, names_searches, summary
 from ..reports.summary import summaries
 from ..reports.tables import comparison, course, report
 
@@ -66,6 +69,10 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     ideator, and the best submission so far. --over-traces shows runs of several traces: the best over time from memory
     and from scratch, and the first k valid submissions.
 
+    Of searches that are running or have ended FILES may be graphs (in --graph DIR of mle-rollout), that folder, or the
+    unfinished output, FILE or FILE.partial: their nodes by operation and outcome, the best score over time, what they
+    cost, and the time that is left. That needs no grades, and has only --format.
+
     A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
     means. SEM is over repeats, sd / sqrt(n) with ddof 1; --spread sd shows their standard deviation with ddof 0 instead
     (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
@@ -76,6 +83,9 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     """
     files = run.files or ("-",)
     chosen.check(len(files))
+    if any(map(names_searches, files)):
+        _report_searches(run, chosen, files)
+        return
     names = chosen.names(files)
     run.end_dry_run("rollout")
     if chosen.follow:
@@ -128,6 +138,22 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
             run.emit(each)
     else:
         run.emit_text(text + "\n")
+
+
+def _report_searches(run: cli.Run, chosen: ReportOptions, files: Sequence[str]) -> None:
+    """The summary of searches that may still run. ToolError: a file is none of theirs."""
+    if replace(chosen, form="text") != ReportOptions():
+        raise OptionError(
+            "graphs of searches have a summary of their nodes, in a --format; no other option goes with that"
+        )
+    for path in files:
+        if not names_searches(path):
+            raise ToolError(f"{path}: holds rollouts, beside graphs of searches: report one or the other")
+    run.end_dry_run()
+    run.open()
+    searches = [progress for path in files for progress in Searches(path).look()]
+    run.counts["searches"] = len(searches)
+    run.emit_text(summary(searches, chosen.form, run.terminal_columns) + "\n")
 
 
 def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet]) -> None:

@@ -1,7 +1,10 @@
 """mle-show: rollouts for a human to read in a terminal or a browser."""
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -9,10 +12,19 @@ from click.core import ParameterSource
 from .. import cli
 from ..base.errors import OptionError, ToolError
 from ..base.options import option
+from ..base.streams import is_stream
 from ..cli_options import options
 from ..records.rollout import Rollout
 from ..reports import show
 from ..reports.search import is_search
+from ..reports.searches import Progress, Searches, names_searches
+from ..reports.show.visible import cut
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+HOME, CLEAR = "\x1b[H", "\x1b[J"  # the top of the screen; and all from there
+MARGIN = 2  # lines of the screen for what a shell says
 
 
 @dataclass(frozen=True)
@@ -27,11 +39,13 @@ class ShowOptions:
     )
     listing: bool = option("A line a rollout instead.", default=False, flags=("--list",))
     tree: bool = option("Of searches (--scaffold search): their graph, a line a node.", default=False)
+    watch: bool = option("--tree: look again until the searches have ended.", default=False)
+    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, metavar="S")
     turns: tuple[int, ...] = option(
-        "Only this turn, counted from 1 (repeatable; default: all).",
+        "Only this turn, counted from 1, or of a search this node (repeatable; default: all).",
         default=(),
-        flags=("--turn",),
-        at_least=1,
+        flags=("--turn", "--node"),
+        at_least=0,
         metavar="K",
     )
     full: bool = option("All of every text, and whole programs instead of what changed.", default=False)
@@ -51,6 +65,8 @@ class ShowOptions:
             raise OptionError(f"{flag} shows no turns: --turn and --full are about the other way of showing")
         if self.listing and self.tree:
             raise OptionError("--list is a line a rollout, --tree a line a node: choose one")
+        if self.watch and (not self.tree or self.html):
+            raise OptionError("--watch is about --tree in a terminal or a pipe")
         if self.html and colour_chosen:
             raise OptionError("--color is about terminals; --html has its own colours")
 
@@ -82,19 +98,28 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
       mle-show --list graded.jsonl
       mle-show --id 3f2a --turn 4 --full graded.jsonl
       mle-show --tree --html -o search.html graded.jsonl
+      mle-show --tree --watch night.jsonl.partial
 
-    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less. A
-    program is printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences,
-    keeps its lines, so that it can be copied; other text of the agent is indented and broken at the width. Characters
-    that would control the terminal are spelled out, as in ␛[2J.
+    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less,
+    `/node 7` in a search. A program is printed once, later versions as differences. Long texts are cut in the middle.
+    Code, also between fences, keeps its lines, so that it can be copied; other text of the agent is indented and broken at
+    the width. Characters that would control the terminal are spelled out, as in ␛[2J.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
     rejected.
 
+    Of a search that is running FILES may be the graph (in --graph DIR of mle-rollout), that folder, or, without --graph,
+    the unfinished output, FILE or FILE.partial: it is shown as far as it has come, with the time that is left. --watch
+    does so again and again, on a terminal in place, else whenever there is something new; it ends when nobody works on
+    FILES any more.
+
     Shows one rollout at a time; --list reads all first. --resume begins again.
     """
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
+    files = run.files or ("-",)
+    if any(map(names_searches, files)) or chosen.watch:
+        run.end_dry_run()
     run.end_dry_run("rollout")
     terminal = run.terminal_columns
     coloured = chosen.in_colours(terminal is not None)
@@ -102,22 +127,80 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     before, after = show.page() if chosen.html else ("", "")
     view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
     run.open()
+    if chosen.watch:
+        _watch(run, chosen, written)
+        return
     run.emit_text(before, styled=True)
     rows = []
-    for line in run.lines("rollout"):
-        if not chosen.wants(line.record):
-            continue
-        if chosen.tree and not is_search(line.record):
-            run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
-            continue
+    for shown in _shown(run, chosen, files):
+        rollout, standing = (shown.record, shown.standing()) if isinstance(shown, Progress) else (shown, "")
         run.counts["rollouts"] += 1
         if chosen.listing:
-            rows.append(show.row(line.record))
+            rows.append(show.row(rollout))
             continue
-        for text in written(show.graph(line.record, view) if chosen.tree else show.lines(line.record, view)):
+        for text in written(show.graph(rollout, view, standing) if chosen.tree else show.lines(rollout, view)):
             run.emit_text(text, styled=True)
     for text in written(show.table(rows, chosen.width or terminal)):
         run.emit_text(text, styled=True)
     run.emit_text(after, styled=True)
     if chosen.prefixes and not run.counts["rollouts"]:
         raise ToolError(f"no rollout begins with {' or '.join(chosen.prefixes)}")
+
+
+def _shown(run: cli.Run, chosen: ShowOptions, files: Sequence[str]) -> Iterator[Rollout | Progress]:
+    """The rollouts to show, and the searches of files that may still be written."""
+    live = [file for file in files if names_searches(file)]
+    yield from _wanted([Searches(file) for file in live], chosen)
+    rest = tuple(file for file in files if file not in live)
+    for line in run.lines("rollout", files=rest) if rest else ():
+        if not chosen.wants(line.record):
+            continue
+        if not chosen.tree:
+            yield line.record
+        elif is_search(line.record):
+            yield Progress.ended(line.record)
+        else:
+            run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
+
+
+def _wanted(files: Sequence[Searches], chosen: ShowOptions) -> Iterator[Progress]:
+    """The searches of the files, each once: a kept graph and an output have the same."""
+    seen = set()
+    for progress in chain.from_iterable(file.look() for file in files):
+        if chosen.wants(progress.record) and progress.record["id"] not in seen:
+            seen.add(progress.record["id"])
+            yield progress
+
+
+def _watch(run: cli.Run, chosen: ShowOptions, written: show.Printer) -> None:
+    """Draw the searches of FILES until nobody works on them any more. ToolError: a pipe cannot be watched."""
+    if not run.files or any(map(is_stream, run.files)):
+        raise ToolError("--watch looks at files that grow: a graph, a folder of graphs, or the -o FILE of mle-rollout")
+    watched = [Searches(file) for file in run.files]
+    in_place = run.terminal_columns is not None and os.environ.get("TERM") != "dumb"
+    before: object = None
+    if in_place:
+        run.emit_text(HOME + CLEAR, styled=True)
+    while True:
+        running = any(each.running() for each in watched)
+        searches = list(_wanted(watched, chosen))
+        state = [(each.record["id"], each.state, len(each.record["turns"])) for each in searches]
+        view = show.View(width=chosen.columns(run.terminal_columns))
+        lines = [line for each in searches for line in show.graph(each.record, view, each.standing())]
+        lines = lines or [show.styled("no search has begun")]
+        if in_place and running:
+            lines = _fitting(lines, run.terminal_lines or 0)
+        if in_place or state != before:
+            run.emit_text((HOME + CLEAR if in_place else "") + "".join(written(lines)), styled=True)
+        before = state
+        if not running:
+            run.counts["rollouts"] = len(searches)
+            return
+        run.pause(chosen.interval)
+
+
+def _fitting(lines: list["Text"], room: int) -> list["Text"]:
+    """The lines, without the middle of what a screen has no room for."""
+    room = max(room - MARGIN, 4)
+    kept = lines if len(lines) <= room else cut(lines, room // 2, room - room // 2 - 1)
+    return [show.left_out(each) if isinstance(each, int) else each for each in kept]

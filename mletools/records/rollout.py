@@ -405,7 +405,7 @@ class Search(TypedDict):
     """It was chosen, in words."""
 
     candidates: list[Candidate]
-    """Node, score, and holdout: the score on the rows of the last comparison; best first."""
+    """Node, score, and holdout: the score on the selection rows; best first."""
 
     evaluation_asked: NotRequired[str]
     """The evaluation that was asked for, where no rows could be held out, so that the search went by the scores that

@@ -40,8 +40,13 @@ class Turn:
     earlier: tuple[str, str] | None
 
     @property
+    def called(self) -> int:
+        """The number by which users know it: a node's own, else the turn's."""
+        return int(self.node.get("number", self.number))
+
+    @property
     def name(self) -> str:
-        return f"turn {self.number}"
+        return f"{'node' if self.node else 'turn'} {self.called}"
 
     @property
     def node(self) -> Record:

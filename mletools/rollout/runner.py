@@ -144,10 +144,15 @@ class Runner:
 
     def _play_all(self) -> None:
         run, settings = self.run, self.settings
+        needs = self.scaffold.needs(settings)
+        if needs.workers > run.jobs:
+            run.say(
+                f"-j {run.jobs} is less than --workers {needs.workers}: nodes under way wait for their turn, while the clock "
+                f"on the wall goes on; give -j {needs.workers}, or --workers {run.jobs}"
+            )
         if run.dry_run:
             self._describe()
             return
-        needs = self.scaffold.needs(settings)
         if needs.note is not None:
             run.say(needs.note)
         run.open()
@@ -191,12 +196,20 @@ class Runner:
             try:
                 self._work_through(needs)
             except BaseException as error:
-                if graphs is not None and not isinstance(error, Exception) and run.sidecar_path("") is not None:
-                    run.say("--resume goes on with the nodes so far; with --max-seconds 1 it hands in the best of them")
+                if graphs is not None and not isinstance(error, Exception):
+                    run.say(self._what_is_left(needs))
                 raise
             if graphs is not None and not needs.graph_folder:
                 shutil.rmtree(graphs, ignore_errors=True)
         self.tapes.close(complete=True)
+
+    def _what_is_left(self, needs: Needs) -> str:
+        """What a user can do with the nodes of searches that are stopped."""
+        if self.run.sidecar_path("") is not None:
+            return "--resume goes on with the nodes so far; with --max-seconds 1 it hands in the best of them"
+        if needs.graph_folder:
+            return f"the nodes so far are in {needs.graph_folder}: --from-graph begins with them"
+        return "the nodes so far are lost: -o FILE or --graph DIR would have kept them"
 
     def _describe(self) -> None:
         self.models.check(self.endless.follow is None)

@@ -374,7 +374,7 @@ class Needs:
     batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
     the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
     `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
-    held out besides the validation rows.
+    held out besides the validation rows. workers: of one episode, that want to work at once.
     """
 
     batch: int | None = None
@@ -384,6 +384,7 @@ class Needs:
     graph_folder: str | None = None
     note: str | None = None
     selection: bool = False
+    workers: int = 1
 
 
 @dataclass(frozen=True)

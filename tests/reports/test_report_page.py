@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 from conftest import run_command
 from report_builders import a_set
-from shown_rollouts import codeact, react, single
+from search_records import node, search
+from shown_rollouts import codeact, grade, react, single
 
+from mletools.reports.page import piece
 from mletools.reports.page.figure import Figure, inline, line_plot, save
 from mletools.reports.page.figures import figures
 
@@ -229,8 +231,6 @@ def test_figures_tell_their_numbers() -> None:
 
 def test_a_rollout_keeps_its_colours() -> None:
     """Those of parts of a line (code), and those of whole lines (what changed since the turn before)."""
-    from mletools.reports.page import piece
-
     found = "".join(piece(rollout(number)) for number in range(3))
     assert '<span class="red">-' in found and '<span class="green">+' in found and '<span class="cyan">@@' in found
     assert '<span class="bright-blue">import</span>' in found
@@ -289,6 +289,21 @@ def test_medals_by_difficulty() -> None:
     assert [row[:3] for row in made["medals-difficulty"].rows] == [
         (group, label, count) for group in ("high", "low", "medium") for label, count in (("b", 1), ("a", 3))
     ]
+
+
+def searched() -> dict[str, Any]:
+    nodes = (node(0, (), 1.8, 4), node(1, (0,), None, 70, why="a long story " * 20), node(2, (0,), 1.5, 90))
+    return search("3f2a", *nodes, chosen=2, grade=grade(1.4, "bronze"), reward=0.5)
+
+
+def test_a_search_has_its_tree_whose_lines_stay_whole() -> None:
+    found = piece(searched())
+    tree = re.search("<summary>exploration graph</summary><pre([^>]*)>(.*?)</pre>", found, re.DOTALL)
+    assert tree and tree[1] == ' class="tree" tabindex="0" role="region" aria-label="exploration graph"'
+    lines = html.unescape(re.sub("<[^>]*>", "", tree[2])).split("\n")
+    assert lines[1] == "ended, 1:30 of 1:40 (work clock), 3 of 500 nodes, 0.01 USD"
+    assert [line.split()[0] for line in lines[3:6]] == ["┌", "├──", "└"]
+    assert "<summary>node 0: draft <small>" in found and not re.search(r"turn \d", found)
 
 
 # --- in a browser ---------------------------------------------------------------------------------------------------
@@ -437,11 +452,26 @@ def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> Non
 
 
 @pytest.mark.slow
+def test_the_tree_of_a_search_scrolls_by_itself_on_a_narrow_screen(folder: Path, browser: Any) -> None:
+    (folder / "search.jsonl").write_text(json.dumps(searched()) + "\n")
+    page(folder, "search.jsonl")
+    browser.set_window_size(420, 900)
+    opened(browser, folder / "report.html", "#3f2a")
+    until(browser, "return document.querySelector('#viewer-body pre.tree') !== null")
+    wide = "const it = {}; return it.scrollWidth > it.clientWidth"
+    assert browser.execute_script(wide.format("document.querySelector('pre.tree')"))
+    assert not browser.execute_script(wide.format("document.documentElement"))
+    browser.set_window_size(1280, 1400)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(folder: Path, browser: Any, theme: str) -> None:
+@pytest.mark.parametrize("id", [f"{1:016x}", "3f2a"])
+def test_axe_finds_nothing_serious(folder: Path, browser: Any, theme: str, id: str) -> None:
     axe = pytest.importorskip("axe_core_python", reason="axe-core is not installed: accessibility is not checked")
-    page(folder, "--train-steps", "steps.jsonl", "first.jsonl", "second.jsonl")
-    opened(browser, folder / "report.html", f"#rollout={1:016x}")
+    (folder / "search.jsonl").write_text(json.dumps(searched()) + "\n")
+    page(folder, "--train-steps", "steps.jsonl", "first.jsonl", "second.jsonl", "search.jsonl")
+    opened(browser, folder / "report.html", f"#rollout={id}")
     until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
     browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
     browser.execute_script(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))

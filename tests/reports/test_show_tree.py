@@ -12,7 +12,7 @@ import pytest
 from conftest import run_command
 from rich.cells import cell_len
 from search_records import node, search, verdict
-from show_checks import HOSTILE, everywhere, section
+from show_checks import HOSTILE, everywhere
 from shown_rollouts import react, single
 
 from mletools.records import schema
@@ -25,6 +25,11 @@ def text(record: dict[str, Any], colour: bool = False, valid: bool = True, **vie
     if valid:
         schema.check(record, "rollout")
     return "".join(show.printer(colour)(show.lines(record, show.View(**view))))
+
+
+def section(shown: str, number: int) -> str:
+    """What stands under a node's heading."""
+    return shown.partition(f"── node {number}: ")[2].partition("\n── ")[0]
 
 
 def tree(record: dict[str, Any], width: int = 100, colour: bool = False, valid: bool = True) -> str:
@@ -63,36 +68,65 @@ def pond(**more: Any) -> dict[str, Any]:
 
 POND = """\
 pond 3f2a: rd-agent, 10 nodes, best 7 (1.2), chosen 7 (1.2)
-node               score   gain  test  seconds          hypothesis
-┌ 0 draft           1.8*                   4.2          Idea 0.
-├─┬ 3 improve       slow                   4.2          Idea 3.
-│ └ 5 debug         1.6                    4.2          Idea 5.
-├ 2 improve         1.5*   +0.3  b         4.2          Idea 2.
-├── 6 improve      1.55   -0.05            4.2          Idea 6.
-├ 7 improve         1.2*   +0.3  s         4.2  chosen  Predict the logarithm.
-└ 9 merge + 5, 1   1.25   -0.05  g         4.2          Both xxxxxxxxxxxxxxxx…
-┌ 1 draft           2.1                    4.2          Idea 1.
-├ 4 improve       failed                   4.2          Idea 4.
-└ 8 debug          debug                   4.2          Idea 8.
+node              clock   score  selection   gain  test   USD          hypothesis; of a failed node…
+┌ 0 draft          0:04    1.8*                          0.02          Model: Idea 0.
+├─┬ 3 improve      0:16    slow                          0.02          Model: Idea 3.
+│ └ 5 debug        0:24    1.6                           0.02          Model: Idea 5.
+├ 2 improve        0:12    1.5*              +0.3  b     0.02          Model: Idea 2.
+├── 6 improve      0:28   1.55              -0.05        0.02          Model: Idea 6.
+├ 7 improve        0:32    1.2*       1.25   +0.3  s     0.02  chosen  Model: Predict the logarithm.
+└ 9 merge + 5, 1   0:40   1.25              -0.05  g     0.02          Model: Both xxxxxxxxxxxxxxxx…
+┌ 1 draft          0:08    2.1                           0.02          Model: Idea 1.
+├ 4 improve        0:20  failed                          0.02          Model: Idea 4.
+└ 8 debug          0:36   debug                          0.02          Model: Idea 8.
 """
 
 
 def test_a_graph_is_drawn_a_line_a_node() -> None:
-    assert tree(pond(), width=78).startswith(POND)
-    assert "* best score so far (lower is better); gain over the parent" in tree(pond(), 200)
+    assert tree(pond()).startswith(POND)
+    assert "* best score so far (lower is better), on the validation rows; selection: on" in tree(pond(), 200)
+    printed = pond()
+    printed["search"]["components"] = {"evaluation": {"name": "agent", "constants": {}}}
+    assert "* best score so far (lower is better), as the programs print it; " in tree(printed, 200)
     red = [line for line in tree(pond(), colour=True).split("\n") if "\x1b[1;31m" in line]
     assert [re.sub("\x1b\\[[0-9;]*m", "", line).split()[-1] for line in red] == ["3.", "4.", "8."]
     assert "SHOWN TEST SCORES" in tree(pond(reveal_test=True)) and "SHOWN TEST" not in tree(pond())
+
+
+def test_narrow_lines_leave_columns_out_and_wide_ones_have_all() -> None:
+    lines = [tree(pond(), width).split("\n") for width in (160, 122, 100, 78, 40)]
+    heads = [next(line.split() for line in shown if line.startswith("node ")) for shown in lines]
+    assert heads[0][:9] == ["node", "stage", "clock", "score", "selection", "gain", "test", "seconds", "USD"]
+    assert heads[1][:9] == heads[0][:9] and heads[2][:4] == ["node", "clock", "score", "selection"]
+    assert heads[3][:5] == ["node", "clock", "score", "selection", "test"]
+    assert heads[4][:3] == ["node", "score", "test"]
+    same = pond()
+    for turn in same["turns"]:
+        turn["node"]["stage"] = "draft"
+        turn["usage"]["usd"] = None
+    assert tree(same, 160).split("\n")[1].split()[:3] == ["node", "clock", "score"] and " USD " not in tree(same, 160)
+
+
+def test_a_failed_node_says_why_and_the_best_is_marked() -> None:
+    record = pond()
+    record["turns"][4]["node"]["why"] = "It ended\nwith KeyError: 'a'"
+    rows = tree(record, 150).split("\n")
+    assert next(row for row in rows if "4 improve" in row).endswith("  It ended with KeyError: 'a' [Model: Idea 4.]")
+    record["search"]["chosen"] = 2
+    marks = {
+        mark: row for row in tree(record, 150).split("\n")[2:] for mark in ("best ", "chosen ") if f"  {mark}" in row
+    }
+    assert "7 improve" in marks["best "] and "2 improve" in marks["chosen "]
 
 
 def test_where_higher_is_better_the_best_and_the_gains_turn_round() -> None:
     record = search("x", node(0, (), 0.5, 1), node(1, (0,), 0.75, 2), node(2, (1,), 0.7, 3), lower=False)
     rows = tree(record).split("\n")
     assert rows[0] == "pond x: rd-agent, 3 nodes, best 1 (0.75), none chosen"
-    assert [row.split()[2:5] for row in rows[2:5]] == [
-        ["draft", "0.5*", "4.2"],
-        ["improve", "0.75*", "+0.25"],
-        ["improve", "0.7", "-0.05"],
+    assert [row.split()[2:6] for row in rows[2:5]] == [
+        ["draft", "0:01", "0.5*", "4.2"],
+        ["improve", "0:02", "0.75*", "+0.25"],
+        ["improve", "0:03", "0.7", "-0.05"],
     ]
     assert "(higher is better)" in tree(record)
 
@@ -101,7 +135,7 @@ def test_searches_that_came_to_nothing() -> None:
     assert tree(search("x")) == "pond x: rd-agent, 0 nodes, none has a score, none chosen\n"
     shown = tree(search("x", node(0, (), None, 1), node(1, (), None, 2)))
     assert shown.startswith("pond x: rd-agent, 2 nodes, none has a score, none chosen\n")
-    assert "─ 0 draft  failed" in shown and "─ 1 draft  failed" in shown
+    assert re.search("─ 0 draft +0:01 +failed", shown) and re.search("─ 1 draft +0:02 +failed", shown)
 
 
 def read(record: dict[str, Any]) -> list[int | None]:
@@ -162,7 +196,7 @@ def test_parents_that_are_not_among_the_turns_before_make_a_draft() -> None:
     record = search("x", node(4, (2,), 1.0, 1), node(5, (6,), 1.0, 2), node(6, (4,), 1.0, 3), node(7, (7,), 1.0, 4))
     assert first_parents(record) == [None, None, 1, None]
     assert [at for _, at in leads(record)] == [1, 3, 2, 4]
-    assert "turn 2 of 4" in text(record)
+    assert "── node 5: improve" in text(record) and "── turn " not in text(record)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -181,21 +215,27 @@ def test_hostile_texts_of_a_search_are_spelled_out(full: bool) -> None:
         odd = {character for character in shown if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
         assert odd <= {"\n", "\t"} and "\u3164" not in shown
         assert "Predict the logarithm.a␛]0;title␇b␛[2Jc\\u202ed" in shown
-        assert graph.partition("\nnode ")[2].count("\n") == tree(pond(), 120).partition("\nnode ")[2].count("\n") == 14
+        assert graph.partition("\nnode ")[2].count("\n") == tree(pond(), 120).partition("\nnode ")[2].count("\n")
         assert all(cell_len(line) <= 120 for line in graph.split("\n"))
-        assert "  first second a␛]0" in graph
+        assert "first second a␛]0" in tree(record, 400, valid=False)
 
 
 def test_the_top_says_what_was_searched_and_chosen() -> None:
     top = text(pond(), width=200).partition("── the task ")[0]
     assert "search     rd-agent: planning dynamic, paths adaptive, reasoning scientific, memory kernel" in top
     assert "budget     seconds 100.0, nodes 500, 40.0 s used\n" in top
-    assert "chosen     node 7: the best of its branch, run again\n           node 7: 1.2, held out 1.25\n" in top
+    assert (
+        "chosen     node 7: the best of its branch, run again\n           node 7: 1.2, on the selection rows 1.25\n"
+        in top
+    )
     assert "research   1,000 + 100 tokens, 2.0 s, 0.5000 USD\ndevelop    2,000 + 400 tokens" in top
-    rows = top.partition("\nturn ")[2].split("\n")
-    assert rows[0].split()[:2] == ["node", "parents"]
-    assert rows[10].split()[:8] == ["10", "9", "7,", "5,", "1", "merge", "ok", "1.25"]
-    assert rows[4].split()[:5] == ["4", "3", "0", "improve", "slow"]
+    rows = top.partition("\nnode ")[2].split("\n")
+    assert rows[0].split()[:2] == ["parents", "action"] and "validation" not in rows[0]
+    assert rows[10].split()[:7] == ["9", "7,", "5,", "1", "merge", "ok", "1.25"]
+    assert rows[4].split()[:4] == ["3", "0", "improve", "slow"]
+    printed = pond()
+    printed["turns"][0]["validation"]["score"] = 1.9
+    assert "  validation  " in text(printed, width=200).partition("── the task ")[0]
 
 
 def test_the_top_counts_answers_read_leniently_and_replaced() -> None:
@@ -228,7 +268,7 @@ def test_the_top_says_which_clock_and_by_which_scores() -> None:
 def test_a_node_says_what_was_thought_and_learnt() -> None:
     shown = text(pond())
     assert "── the task " in shown and shown.count("# Pond") == 1 and "after the last turn" not in shown
-    told = section(shown, 8)
+    told = section(shown, 7)
     assert "node 7 from 2, branch 0, depth 0, round 7, stage improvement\n" in told
     assert "challenges\n  - The target has a long tail.\n  - Folds leak.\n" in told
     assert "hypothesis [Model] impact 8, risk reward 4, modify\n  Predict the logarithm.\n" in told
@@ -236,21 +276,19 @@ def test_a_node_says_what_was_thought_and_learnt() -> None:
     assert "  [DataLoadSpec] impact 5\n  Drop outliers.\nrecalled 0, 2\n" in told
     assert "debug run ok, 1.5 s, the whole would take 14.0 s\n" in told
     assert "score 1.2\nlesson\n  The tail was what cost most.\nresearch 50 + 20 tokens, 2.0 s, 0.0100 USD\n" in told
-    assert "problem: slow, the whole run would take too long" in section(shown, 4)
-    assert "node 9 from 7, 5, 1, " in section(shown, 10) and "node 0 from nothing, " in section(shown, 1)
-    assert "── turn 1 of" not in text(pond(), turns=frozenset({8})) and "# Pond" not in text(
-        pond(), turns=frozenset({8})
-    )
+    assert "problem: slow, the whole run would take too long" in section(shown, 3)
+    assert "node 9 from 7, 5, 1, " in section(shown, 9) and "node 0 from nothing, " in section(shown, 0)
+    only = text(pond(), turns=frozenset({7}))
+    assert "── node 7: " in only and "── node 0: " not in only and "# Pond" not in only
 
 
 def test_a_nodes_program_is_compared_with_its_parents() -> None:
     shown = text(pond())
-    assert "code (9 lines): what changed since turn 3, its parent\n" in section(
-        shown, 8
-    )  # node 2, not node 6 before it
-    assert '-\treturn rows["a"] * 4\n+\treturn rows["a"] * 9\n' in section(shown, 8)
-    assert "code (9 lines)\nimport pandas" in section(shown, 2)  # a draft has nothing to be compared with
-    assert "code as in turn 8" in shown
+    told = section(shown, 7)
+    assert "code (9 lines): what changed since node 2, its parent\n" in told  # not node 6 before it
+    assert '-\treturn rows["a"] * 4\n+\treturn rows["a"] * 9\n' in told
+    assert "code (9 lines)\nimport pandas" in section(shown, 1)  # a draft has nothing to be compared with
+    assert "code as in node 7" in shown
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -272,9 +310,8 @@ def graded(tmp_path: Path) -> Path:
 
 def test_the_command_draws_searches_and_rejects_others(graded: Path) -> None:
     shown = run_command("mle-show", "-q", "--tree", "--id", "3f", str(graded)).stdout.decode()
-    assert (
-        shown.startswith("pond 3f2a: rd-agent, 3 nodes, best 1 (1.5), chosen 1 (1.5)\n")
-        and "└ 2 improve  inauthentic" in shown
+    assert shown.startswith("pond 3f2a: rd-agent, 3 nodes, best 1 (1.5), chosen 1 (1.5)\n") and re.search(
+        "└ 2 improve +0:12 +inauthentic", shown
     )
     refused = run_command("mle-show", "--tree", str(graded), check=False)
     assert refused.returncode == 1

@@ -149,7 +149,8 @@ def test_killed_without_rounds_and_handed_in_early_or_extended(tmp_path: Path) -
         line = search(server, "rd-agent", 60, "--rounds", "free", "-j", "3", "-o", "out.jsonl", "--graph", "graphs")
 
         def nodes() -> list[str]:
-            return [text for path in (tmp_path / "graphs").glob("*.jsonl") for text in path.read_text().splitlines()]
+            lines = [text for path in (tmp_path / "graphs").glob("*.jsonl") for text in path.read_text().splitlines()]
+            return [line for line in lines if '"nodes_of_round": ' in line]
 
         code, family, _ = stopped(line, tmp_path, lambda: len(nodes()) >= 3, signal.SIGKILL)
         assert code == -signal.SIGKILL and gone(family)
@@ -201,8 +202,10 @@ def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
         for _ in range(2):  # the second run begins anew
             run_command(*line, "--force", cwd=tmp_path)
             (graph,) = (tmp_path / "graphs").iterdir()
-            nodes = [json.loads(each) for each in graph.read_text().splitlines()]
+            begin, *nodes, end = [json.loads(each) for each in graph.read_text().splitlines()]
             assert [node["number"] for node in nodes] == list(range(6))
+            assert (begin["ended"], end["ended"]) == (False, True) and end["graph_of"]["search"]["chosen"] is not None
+            assert b"6 nodes, best " in run_command("mle-show", "-q", "--tree", str(graph)).stdout
     assert not (tmp_path / "out.jsonl.graph").exists()
 
 
@@ -265,6 +268,30 @@ def test_a_dry_run_lists_components_and_constants(tmp_path: Path) -> None:
     assert "mle-rollout: each: roughly 12 hours, " in told and "USD not known (--price)" in told
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [((), "nodes so far are lost: -o FILE or"), (("--graph", "graphs"), "so far are in graphs: --from")],
+)
+def test_a_search_into_a_pipe_that_is_stopped_says_what_is_left(
+    options: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching, latency_s=0.03) as server:
+        line = search(server, "aide", 60, *options)
+        code, family, said = stopped(line, tmp_path, lambda: len(server.requests) >= 4, signal.SIGTERM)
+    assert code == 143 and gone(family) and told in said.decode()
+
+
+@pytest.mark.parametrize(("jobs", "warned"), [("2", True), ("3", False)])
+def test_fewer_hands_than_workers_are_said(jobs: str, warned: bool, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    line = ["mle-rollout", "--scaffold", "search", "--preset", "night", "-j", jobs, "--dry-run", "tasks.jsonl"]
+    told = run_command(*line, cwd=tmp_path).stderr.decode()
+    assert ("-j 2 is less than --workers 3: nodes under way wait" in told) == warned
+    whole = run_command(*line, "--rounds", "whole", cwd=tmp_path).stderr.decode()
+    assert "--workers" not in whole
+
+
 @pytest.mark.slow
 def test_no_program_sees_selection_rows_and_the_mean_of_the_best_is_handed_in(tmp_path: Path) -> None:
     (task,) = write_tasks(tmp_path)
@@ -318,7 +345,7 @@ def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
 
     def hanging(body: dict[str, Any]) -> str:
         text = searching(body)
-        late = len(list((tmp_path / "graphs").glob("*.jsonl"))) and sum(1 for _ in graph().open()) >= 4
+        late = len(list((tmp_path / "graphs").glob("*.jsonl"))) and sum(1 for _ in graph().open()) >= 5
         return text.replace("import csv", "import csv, time\ntime.sleep(250)", 1) if late else text
 
     def graph() -> Path:
@@ -332,7 +359,7 @@ def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
         end = time.monotonic() + 60
         while time.monotonic() < end and not (
             list((tmp_path / "graphs").glob("*.jsonl"))
-            and sum(1 for _ in graph().open()) >= 4
+            and sum(1 for _ in graph().open()) >= 5
             and b"time.sleep(250)" in (tmp_path / "out.jsonl.tape").read_bytes()
         ):
             time.sleep(0.1)

@@ -264,7 +264,7 @@ def test_a_model_is_told_where_less_is_better(tmp_path: Path) -> None:
     world = World([answer(4)])
     choice = chosen(Judged(candidates=2), graph_of(tmp_path, NODES, lower=True), world)
     assert choice.number == 4 and [each["node"] for each in choice.candidates] == [2, 4]
-    assert "held out from training; lower is better." in world.asked[0][1][0]["content"]
+    assert "on the validation rows; lower is better." in world.asked[0][1][0]["content"]
 
 
 @pytest.mark.parametrize("wrong", [3, 5, 99, -1, 1.5, True, "7 or 1", None, [7], 1e300])
@@ -297,7 +297,7 @@ def test_no_test_score_is_in_a_prompt(tmp_path: Path) -> None:
     assert world.asked and "0.9876" not in json.dumps(world.asked)
 
 
-# --- chosen on fresh rows ------------------------------------------------------------------------------------------------
+# --- chosen on selection rows ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -324,13 +324,13 @@ def test_a_program_is_a_candidate_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lower", "number", "order"), [(False, 4, [4, 6, 7]), (True, 0, [0, 2, 5])])
-def test_the_best_on_fresh_rows_is_handed_in(tmp_path: Path, lower: bool, number: int, order: list[int]) -> None:
+def test_the_best_on_selection_rows_is_handed_in(tmp_path: Path, lower: bool, number: int, order: list[int]) -> None:
     runs = {"h": 0.2, "g": 0.3, "e": FRESH, "c": 0.3, "f": 0.7, "a": 0.1}
     world = World(runs=runs)
     graph = graph_of(tmp_path, NODES, lower)
     choice = chosen(Aggregated(candidates=3), graph, world)
     assert choice.number == number
-    assert choice.how == "the best score on fresh rows; 3 of 3 candidates could be scored again on fresh rows"
+    assert choice.how == "the best score on selection rows; 3 of 3 candidates could be scored again on selection rows"
     assert [each["node"] for each in choice.candidates] == order
     codes = {node: code for node, (_, _, code) in enumerate(NODES)}
     for each in choice.candidates:
@@ -341,19 +341,19 @@ def test_the_best_on_fresh_rows_is_handed_in(tmp_path: Path, lower: bool, number
     assert not world.asked
 
 
-def test_equals_on_fresh_rows_are_told_apart_by_the_search(tmp_path: Path) -> None:
+def test_equals_on_selection_rows_are_told_apart_by_the_search(tmp_path: Path) -> None:
     nodes: list[Any] = [(0, 0.9, "a"), (1, 0.7, "b"), (2, 0.8, "c"), (3, 0.6, "d")]
     fresh = {"a": 0.1, "b": 0.5, "c": 0.5, "d": told(None)}
     choice = chosen(Aggregated(), graph_of(tmp_path, nodes), World(runs=fresh))
     assert choice.number == 2 and [each["node"] for each in choice.candidates] == [2, 1, 0, 3]
     assert choice.how == (
-        "the best score of the search among 2 that are equal on fresh rows; "
-        "3 of 4 candidates could be scored again on fresh rows"
+        "the best score of the search among 2 that are equal on selection rows; "
+        "3 of 4 candidates could be scored again on selection rows"
     )
     # equals that are not the best matter to nobody
     worse = {"a": 0.6, "b": 0.5, "c": 0.5, "d": 0.5}
     choice = chosen(Aggregated(), graph_of(tmp_path / "worse", nodes), World(runs=worse))
-    assert choice.number == 0 and choice.how.startswith("the best score on fresh rows; 4 of 4 ")
+    assert choice.number == 0 and choice.how.startswith("the best score on selection rows; 4 of 4 ")
     # equal there too: the one that was made first
     same: list[Any] = [(0, 0.1, "a"), (1, 0.7, "b"), (2, 0.7, "c")]
     assert chosen(Aggregated(), graph_of(tmp_path / "same", same), World(runs=fresh)).number == 1
@@ -361,17 +361,17 @@ def test_equals_on_fresh_rows_are_told_apart_by_the_search(tmp_path: Path) -> No
     assert chosen(Aggregated(), low, World(runs=fresh)).number == 1
 
 
-def test_programs_that_fail_on_fresh_rows(tmp_path: Path) -> None:
+def test_programs_that_fail_on_selection_rows(tmp_path: Path) -> None:
     nodes: list[Any] = [(0, 0.9, "a"), (1, 0.8, "b"), (2, 0.7, "c")]
     invalid, late = told(0.99, valid=False), told(0.99, status="timeout")
     choice = chosen(Aggregated(), graph_of(tmp_path, nodes), World(runs={"a": invalid, "b": late, "c": 0.1}))
-    assert choice.number == 2 and choice.how.startswith("the best score on fresh rows; 1 of 3 ")
+    assert choice.number == 2 and choice.how.startswith("the best score on selection rows; 1 of 3 ")
     assert [each["holdout"] for each in choice.candidates] == [0.1, None, None]
     runs = {"a": invalid, "b": late, "c": told(None)}
     for lower, number in ((False, 0), (True, 2)):
         choice = chosen(Aggregated(), graph_of(tmp_path / str(lower), nodes, lower), World(runs=runs))
         assert choice.number == number
-        assert choice.how == ("the best score of the search: 0 of 3 candidates could be scored again on fresh rows")
+        assert choice.how == ("the best score of the search: 0 of 3 candidates could be scored again on selection rows")
 
 
 def test_one_candidate_is_not_run_again(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_the_mean_of_several_rounds_counts(tmp_path: Path) -> None:
 def test_the_searchs_own_score_may_count_too(tmp_path: Path) -> None:
     nodes: list[Any] = [(0, 0.9, "a"), (1, 0.6, "b"), (2, 0.5, "c")]
     graph = graph_of(tmp_path, nodes)
-    # alone, fresh rows choose b; half and half: a (0.9 + 0.5) / 2 = 0.7, b (0.6 + 0.7) / 2 = 0.65, c 0.35
+    # alone, selection rows choose b; half and half: a (0.9 + 0.5) / 2 = 0.7, b (0.6 + 0.7) / 2 = 0.65, c 0.35
     for fresh, order in ((1.0, [1, 0, 2]), (0.5, [0, 1, 2])):
         choice = chosen(Aggregated(fresh=fresh), graph, World(runs={"a": 0.5, "b": 0.7, "c": 0.2}))
         assert [each["node"] for each in choice.candidates] == order and choice.number == order[0]
@@ -416,5 +416,5 @@ def test_time_is_kept_for_the_slowest_candidate(tmp_path: Path) -> None:
         assert (context.seconds, context.clock) == (2.0 * len(ran), 2.0 * bool(ran))  # at once
         if not ran:
             assert choice.number == 0 and choice.how.endswith(
-                "no time was left to compare it with others on fresh rows"
+                "no time was left to compare it with others on selection rows"
             )

@@ -16,11 +16,14 @@ from taped import Taped
 from test_search_loop import Killed, SlowTown, Town, Wall, job, play, settings, wall
 
 from mletools.base.errors import ToolError
+from mletools.base.output import is_locked
 from mletools.base.tape import Tapes
 from mletools.scaffolds.search import SearchScaffold, SearchSettings
 from mletools.scaffolds.search.data import Expansion, Plan
 from mletools.scaffolds.search.free import following
+from mletools.scaffolds.search.graph import Graph
 from mletools.scaffolds.search.paths import Adaptive
+from mletools.scaffolds.search.record import record_so_far
 
 __all__ = ["wall"]  # a fixture
 DRAFT, ONE, TWO = Expansion("draft"), Expansion("improve", (1,)), Expansion("improve", (2,))
@@ -36,6 +39,11 @@ def turns(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "tape").read_text().splitlines()]
+
+
+def nodes_in(path: Path) -> list[str]:
+    """The lines of a graph that are nodes."""
+    return [line for line in path.read_text().splitlines() if '"nodes_of_round": ' in line]
 
 
 class Patient(Town):
@@ -80,7 +88,7 @@ def test_a_killed_search_goes_on_with_what_was_paid_for(tmp_path: Path, kill_at:
     begun = {event["job"]: event["answer"] for event in events(tmp_path) if event["what"] == "begin"}
     play(tmp_path, free(), hands=3, go_on=True)
     assert graph.read_text().startswith(before)
-    nodes = [json.loads(line) for line in graph.read_text().splitlines()]
+    nodes = [json.loads(line) for line in nodes_in(graph)]
     assert sorted(node["start"] for node in nodes) == list(range(12))
     for part, start in begun.items():  # what was under way was begun again as it was
         (node,) = [node for node in nodes if f"search/{node['start']}" == part]
@@ -213,9 +221,9 @@ def test_a_killed_search_is_resumed_with_another_time(tmp_path: Path, rounds: st
     assert first.identity() == then.identity()
     with pytest.raises(Killed):
         play(tmp_path, first, kill_at=20)
-    before = (tmp_path / "graph.jsonl").read_text().splitlines()
+    before = nodes_in(tmp_path / "graph.jsonl")
     made = play(tmp_path, then, go_on=True)[0][-1]
-    assert (tmp_path / "graph.jsonl").read_text().splitlines()[: len(before)] == before
+    assert nodes_in(tmp_path / "graph.jsonl")[: len(before)] == before
     assert made["search"]["budget"]["seconds"] == seconds and made["search"]["chosen"] is not None
     if seconds == 1.0:
         assert len(made["turns"]) == len(before)  # what was under way is left
@@ -245,6 +253,35 @@ def test_a_search_goes_on_from_a_node_of_another(tmp_path: Path, rounds: str) ->
         play(tmp_path / "wrong", settings(from_graph=f"{old / 'graph.jsonl'}:99"))
     with pytest.raises(ToolError, match="no such graph"):
         play(tmp_path / "wrong", settings(from_graph="nowhere.jsonl"))
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
+def test_a_graph_tells_its_search_so_far_and_in_the_end(tmp_path: Path, rounds: str) -> None:
+    found = settings(preset="rd-agent", rounds=rounds, max_turns=12, max_seconds=None)
+    with pytest.raises(Killed):
+        play(tmp_path, found, kill_at=60, hands=3)
+    path = tmp_path / "graph.jsonl"
+
+    def read() -> tuple[Any, bool]:
+        graph = Graph(path, True, read_only=True)
+        return record_so_far(graph)
+
+    so_far, ended = read()
+    assert not ended and 0 < len(so_far["turns"]) < 12 and so_far["search"]["chosen"] is None
+    assert so_far["usage"]["usd"] == pytest.approx(sum(turn["usage"]["usd"] for turn in so_far["turns"]))
+    assert so_far["search"]["elapsed_s"] == so_far["turns"][-1]["node"]["elapsed_s"] > 0
+    made = play(tmp_path, found, go_on=True, hands=3)[0][-1]
+    assert read() == (made, True) and made["turns"][: len(so_far["turns"])] == so_far["turns"]
+    again = settings(preset="rd-agent", rounds=rounds, max_turns=14, max_seconds=None)
+    with pytest.raises(Killed):  # what goes on has not ended
+        play(tmp_path, again, go_on=True, kill_at=1)
+    assert not read()[1] and len(read()[0]["turns"]) == 12
+
+
+def test_what_cannot_begin_leaves_its_graph_to_others(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no such graph") as found:
+        play(tmp_path, settings(from_graph="nowhere.jsonl"))
+    assert found.value is not None and not is_locked(tmp_path / "graph.jsonl")
 
 
 # --- presets that work so -------------------------------------------------------------------------------------------

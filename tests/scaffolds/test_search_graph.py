@@ -1,5 +1,6 @@
 """The exploration graph on disk: what it tells, what is forgotten after a kill, what it refuses."""
 
+import fcntl
 import json
 import tracemalloc
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from mletools.base.errors import ToolError
-from mletools.scaffolds.search.graph import Graph, added
+from mletools.base.output import is_locked
+from mletools.scaffolds.search.graph import Graph, added, is_graph
 
 
 def made(number: int, score: float | None, parents: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
@@ -123,3 +125,82 @@ def test_memory_does_not_grow_with_what_nodes_hold(file: Path) -> None:
     assert more < 6_000_000
     assert peak < 12_000_000
     assert len(again) == 500
+
+
+# --- lines about the search, and who writes ----------------------------------------------------------------------------
+
+
+ABOUT: Any = {"id": "s", "task": {"id": "t", "name": "pond", "data": {"digest": "d"}, "metric": {"name": "mae"}}}
+
+
+def test_it_says_of_what_search_it_is(file: Path) -> None:
+    graph = Graph(file, lower_is_better=False)
+    assert graph.about() is None
+    graph.tell({**ABOUT, "turns": [1, 2]})
+    assert is_graph(file)
+    graph.add([made(0, 0.5)])
+    graph.add([made(1, 0.6), made(2, 0.7)])
+    assert graph.about() == ({**ABOUT, "turns": []}, False)
+    graph.tell({**ABOUT, "how": "so"}, ended=True)
+    graph.close()
+    again = Graph(file, lower_is_better=False, read_only=True)
+    assert again.about() == ({**ABOUT, "how": "so", "turns": []}, True)
+    assert [node.number for node in again.nodes] == [0, 1, 2] and again.details(2)["score"] == 0.7
+    file.write_bytes(file.read_bytes()[:-20])
+    again = Graph(file, lower_is_better=False)
+    assert again.about() == ({**ABOUT, "turns": []}, False) and len(again) == 3
+    again.add([made(3, 0.8)])
+    assert again.details(3)["score"] == 0.8
+    other = file.with_name("other.jsonl")
+    other.write_text(json.dumps({"kind": "rollout"}) + "\n")
+    assert not is_graph(other) and not is_graph(file.parent) and not is_graph(file.with_name("none"))
+
+
+def test_two_runs_do_not_write_one_graph_and_anyone_may_read_it(file: Path) -> None:
+    graph = Graph(file, lower_is_better=False)
+    graph.add([made(0, 0.5)])
+    for anew in (False, True):
+        with pytest.raises(
+            ToolError, match=r"one\.jsonl: another run is writing it; wait for it or choose another --graph"
+        ):
+            Graph(file, lower_is_better=False, anew=anew)
+    assert is_locked(file) and len(Graph(file, lower_is_better=False, read_only=True)) == 1
+    graph.close()
+    assert not is_locked(file) and not is_locked(file.with_name("none"))
+    assert len(Graph(file, lower_is_better=False, anew=True)) == 0
+
+
+def test_a_reader_that_looks_for_a_moment_keeps_no_writer_away(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    file.touch()
+    reader = file.open("rb")
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    monkeypatch.setattr("mletools.base.output.time.sleep", lambda seconds: reader.close())
+    graph = Graph(file, lower_is_better=False)
+    assert reader.closed and is_locked(file)
+    graph.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "fits"),
+    [
+        ({"id": "t", "name": "lake", "data": {"digest": "e"}, "metric": {"name": "mae"}}, True),
+        ({"id": "u", "name": "lake", "data": {"digest": "d"}, "metric": {"name": "mae"}}, True),
+        ({"id": "u", "name": "lake", "data": {"digest": "d"}, "metric": {"name": "rmse"}}, False),
+        ({"id": "u", "name": "lake", "data": {"digest": "e"}, "metric": {"name": "mae"}}, False),
+    ],
+)
+def test_nodes_of_another_task_are_not_taken_over(file: Path, task: Any, fits: bool) -> None:
+    graph = Graph(file, lower_is_better=False)
+    graph.tell(ABOUT)
+    graph.add([made(0, 0.5)])
+    graph.close()
+    new = Graph(file.with_name("new.jsonl"), lower_is_better=False)
+    if fits:
+        new.take_over(file, task)
+        assert new.taken_over == len(new) == 1
+    else:
+        with pytest.raises(
+            ToolError, match=r"one\.jsonl: is of task pond \(t\), not of lake \(u\): the id and the data, or "
+        ):
+            new.take_over(file, task)

@@ -421,7 +421,7 @@ def test_same_graph_and_seed_same_answer(build: Build, tmp_path: Path, name: str
     graph = grown(build, 60)
     plan, paths = Plan(0.6, stage, repairs=True), load("paths", name, {})
     answers = [paths.select(graph, plan, random.Random(seed)) for seed in range(10)]
-    again = Graph(tmp_path / "0.jsonl", graph.lower)
+    again = Graph(tmp_path / "0.jsonl", graph.lower, read_only=True)
     assert len(again) == 60
     assert [paths.select(again, plan, random.Random(seed)) for seed in range(10)] == answers
     again.close()

@@ -22,6 +22,7 @@ from ...records.training import TrainStep
 from .. import show
 from ..runs import GradedRun, RunSet
 from ..search import is_search
+from ..searches import Progress
 from ..summary import ALL
 from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables
@@ -31,6 +32,8 @@ from .headline import Headline, Makers, headline
 
 __all__ = ["Page", "figures", "headline", "save"]
 WIDTH = 122  # columns of a rollout: prompts have 120, indented by 2
+# lines of a tree are not broken, so on a narrow screen it is scrolled, also by the keyboard
+TREE = ' class="tree" tabindex="0" role="region" aria-label="exploration graph"'
 SIZE = 150_000  # approximate characters per block: unpacked in milliseconds, and large enough to compress well
 SECTIONS = {
     "training": ("Training", ("training-", "version-")),
@@ -151,9 +154,9 @@ def piece(rollout: Rollout, full: bool = False) -> str:
 
     written, view = show.html_printer(), show.View(full, WIDTH)
 
-    def details(title: str, after: str, text: str) -> str:
+    def details(title: str, after: str, text: str, attributes: str = "") -> str:
         small = f" <small>{escape(after)}</small>" if after else ""
-        return f"<details open><summary>{escape(title)}{small}</summary><pre>{text}</pre></details>"
+        return f"<details open><summary>{escape(title)}{small}</summary><pre{attributes}>{text}</pre></details>"
 
     sections = []
     for section in show.sections(rollout, view):
@@ -163,7 +166,8 @@ def piece(rollout: Rollout, full: bool = False) -> str:
         after = visible_line(section.after).strip("─ ")
         sections.append(details(section.name.strip("─ "), after, "".join(written(lines))))
     if is_search(rollout):
-        sections.insert(1, details("exploration graph", "", "".join(written(show.graph(rollout, view)))))
+        tree = "".join(written(show.graph(rollout, view, Progress.ended(rollout).standing())))
+        sections.insert(1, details("exploration graph", "", tree, TREE))
     return "".join(sections)
 
 

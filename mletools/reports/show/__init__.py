@@ -6,8 +6,21 @@ harmless first. Not covered: choosing rollouts and writing (the command does).
 
 from .console import Printer, html_printer, page, printer
 from .header import row, table
-from .lines import View
+from .lines import View, left_out, styled
 from .rollout import lines, sections
 from .tree import graph
 
-__all__ = ["Printer", "View", "graph", "html_printer", "lines", "page", "printer", "row", "sections", "table"]
+__all__ = [
+    "Printer",
+    "View",
+    "graph",
+    "html_printer",
+    "left_out",
+    "lines",
+    "page",
+    "printer",
+    "row",
+    "sections",
+    "styled",
+    "table",
+]

@@ -42,6 +42,19 @@ def seconds(rollout: Record) -> float:
     return float(rollout["usage"]["seconds"] + after)
 
 
+def clock(seconds: float) -> str:
+    """A time as `m:ss`, from an hour on `h:mm:ss`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def selection_scores(rollout: Record) -> dict[int, float]:
+    """{node: its score on the selection rows}, of the nodes of a search that have one."""
+    candidates = rollout["search"].get("candidates") or ()
+    return {each["node"]: each["holdout"] for each in candidates if each.get("holdout") is not None}
+
+
 def shown_score(verdict: Record | None) -> str:
     """A validation or test score: the number, `invalid`, or `-` where nothing was handed in."""
     if verdict is None:

@@ -28,6 +28,8 @@ STOPPED = {
     "timeout": "the episode's time is over",
     "budget": "its USD budget is used up",
     "asked": "a state: it ends in a question to an ideator",
+    "running": "this is what its graph holds so far",  # these two of a search whose graph is read, in no record
+    "interrupted": "--resume of its command goes on",
 }
 
 
@@ -60,7 +62,8 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     why = f" ({STOPPED[reason]})" if reason in STOPPED else ""
     rate = f", format rate {rollout['format_rate']:.0%}" if "format_rate" in rollout else ""
     good = GOOD if reason == "finished" else "bold yellow"
-    yield _fact("stopped", (f"{reason}{why}", good), f" after {count(len(rollout['turns']), 'turn')}{rate}")
+    length = count(len(rollout["turns"]), "node" if rollout.get("search") else "turn")
+    yield _fact("stopped", (f"{reason}{why}", good), f" after {length}{rate}")
     if rollout.get("search"):
         yield from _searched(rollout["search"])
     yield from _came_to(rollout)
@@ -113,7 +116,7 @@ def _searched(search: Record) -> Iterator["Text"]:
     yield _fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
     for each in search.get("candidates") or ():
         score, holdout = facts.number(each.get("score")), each.get("holdout")
-        again = "" if holdout is None else f", held out {facts.number(holdout)}"
+        again = "" if holdout is None else f", on the selection rows {facts.number(holdout)}"
         yield _fact("", f"node {each.get('node')}: {score}{again}")
     if members := search.get("ensemble"):
         yield _fact("handed in", f"the submissions of nodes {', '.join(map(str, members))} together")
@@ -179,7 +182,7 @@ def overview(rollout: Record, turns: Sequence[Turn], room: int) -> list["Text"]:
     for turn in turns:
         record, node = turn.record, turn.node
         cells = {
-            "turn": str(turn.number),
+            "turn": "-" if node else str(turn.number),
             "node": str(node.get("number", "-")),
             "parents": ", ".join(map(str, node.get("parents") or ())) or "-",
             "action": record["action"],
@@ -194,6 +197,10 @@ def overview(rollout: Record, turns: Sequence[Turn], room: int) -> list["Text"]:
         }
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
+    if all(
+        told in (score, "-", "invalid") for told, score in zip(columns["validation"], columns["score"], strict=True)
+    ):
+        del columns["validation"]  # of a search by these scores
     filled = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
     return aligned(list(filled), list(zip(*filled.values(), strict=True)), ("action", "status", "parents"), room)
 

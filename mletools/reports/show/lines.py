@@ -111,7 +111,7 @@ def block(
     marked = list(zip(lines, _fenced(lines) if words else [False] * len(lines), strict=True))
     for each in marked if view.full else cut(marked, *ends):
         if isinstance(each, int):
-            yield _left_out(each)
+            yield left_out(each)
             continue
         line = each[0].expandtabs(8).rstrip()
         line = line if view.full else shortened(line, LONGEST)
@@ -144,14 +144,14 @@ def code(text: str, view: View, language: str) -> Iterator["Text"]:
     # lexed as one, so that a string over several lines keeps its colour; what was left out is one empty line there
     whole = "\n".join("" if isinstance(part, int) else part for part in parts)
     if len(whole) > MOST_COLOURED or max(map(len, _GAPS.findall(whole)), default=0) > LONGEST_GAP:
-        yield from (_left_out(part) if isinstance(part, int) else _verbatim(part) for part in parts)
+        yield from (left_out(part) if isinstance(part, int) else _verbatim(part) for part in parts)
         return
     lexer = (BashLexer if language == "bash" else PythonLexer)(stripnl=False, ensurenl=False)
     lexer.get_tokens_unprocessed = functools.partial(_first_tokens, lexer.get_tokens_unprocessed)
     syntax = Syntax(whole, lexer, theme="ansi_dark", background_color="default")
     coloured = syntax.highlight(whole).split("\n", allow_blank=True)
     for part, line in zip(parts, coloured, strict=False):
-        yield _left_out(part) if isinstance(part, int) else line
+        yield left_out(part) if isinstance(part, int) else line
 
 
 def _first_tokens(lex: Callable[[str], Iterator[Any]], text: str) -> Iterator[Any]:
@@ -189,7 +189,8 @@ def _verbatim(line: str, style: str = "") -> "Text":
     return Text(line, style, end="")
 
 
-def _left_out(number: int) -> "Text":
+def left_out(number: int) -> "Text":
+    """In place of so many lines."""
     return styled((f"{INDENT}… {count(number, 'line')} …", DIM))
 
 

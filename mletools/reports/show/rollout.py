@@ -32,8 +32,8 @@ def sections(rollout: Record, view: View) -> Iterator[Section]:
         yield Section("the task", _messages(rollout["messages"], view))
     written_last = bool(of) and runs_after(rollout)
     for each in of:
-        if not view.turns or each.number in view.turns:
-            title = f"turn {each.number} of {len(of)}: {each.record['action']}"
+        if not view.turns or each.called in view.turns:
+            title = f"{each.name}{'' if each.node else f' of {len(of)}'}: {each.record['action']}"
             cost = facts.spent(each.record.get("usage"), each.record["duration_s"], "")
             judged = folded(_judged(rollout, view), view) if written_last and each is of[-1] else ()
             yield Section(title, chain(turn(rollout, each, view), judged), cost)
@@ -109,7 +109,7 @@ def _same_or_listed(rollout: Record, of: Sequence[Turn], view: View) -> Iterator
         if each.program is None:
             continue
         if each.program.strip() == program.strip():
-            yield styled(("code", LABEL), f" as in turn {each.number}")
+            yield styled(("code", LABEL), f" as in {each.name}")
             return
         if each.kind == "cell" and each.record["action"] == "python":
             cells.append(each.program)

@@ -116,12 +116,13 @@ class SearchScaffold(Scaffold[SearchSettings]):
         """See Scaffold.needs."""
         evaluation = load("evaluation", settings.evaluation or "", settings.constants["evaluation"])
         selection = bool(getattr(evaluation, "selection", False))
-        return Needs(steps=settings.steps, graphs=True, graph_folder=settings.graph, selection=selection)
+        folder, workers = settings.graph, settings.workers or 1
+        return Needs(steps=settings.steps, graphs=True, graph_folder=folder, selection=selection, workers=workers)
 
     def play(self, job: Job[SearchSettings], environment: SearchEnvironment) -> Iterator[Played]:
         """The rollouts of the search's steps, then its own."""
         from .loop import Search
-        from .record import search_record, step_records
+        from .record import step_records
 
         search = Search(job, environment)
         try:
@@ -129,17 +130,14 @@ class SearchScaffold(Scaffold[SearchSettings]):
             refits = job.settings.refit and job.settings.validation > 0 and choice.ensemble is None
             refitted = search.refit(choice) if refits else None
             yield from map(Step, step_records(job, search.graph))
-            task = task_prompt("task", job, environment)
-            usage, by_role = search.usage(), search.usage_by_role()
-            record = search_record(
-                job, task, search.graph, choice, usage, by_role, search.clock, search.notes(), search.stopped
-            )
+            record = search.record(choice, task_prompt("task", job, environment))
             if choice.ensemble is not None:
                 record["execution"] = {**record["execution"], "submission": choice.ensemble}
             if refitted is not None and (grade := refitted["grade"]) and grade["valid"]:
                 record["refit"], record["execution"] = {"used": True}, refitted["execution"]
             elif refitted is not None:
                 record["refit"] = {"used": False, "execution": refitted["execution"]}
+            search.graph.tell(record, ended=True)
             yield record
             search.done()
         finally:

@@ -167,7 +167,7 @@ class Developed:
 class Choice:
     """The node to hand in, or None, how it was chosen, and the candidates {node, score, holdout}, best first.
 
-    holdout: the score on fresh rows; None: not run again. ensemble: what is handed in in place of the node's submission,
+    holdout: the score on selection rows; None: there is none. ensemble: what is handed in in place of the node's submission,
     made of those of the nodes `members`.
     """
 

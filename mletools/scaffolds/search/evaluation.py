@@ -1,7 +1,7 @@
 """The evaluation components: the score of a program, and the node to hand in (R&D-Agent, 3.3 and E.6).
 
 Only AgentReported trusts the output of programs. Nothing reads test scores. Not covered: authenticity (coding); a
-program that contains labels of training rows, which would also score well on fresh rows.
+program that contains labels of training rows, which would also score well on selection rows.
 """
 
 import math
@@ -79,15 +79,15 @@ class Judged(Standard):
 
 @dataclass(frozen=True)
 class Aggregated(Standard):
-    """Standard's scores; the best of the branches run again on fresh rows, and the best on those is handed in.
+    """Standard's scores; the best of the branches run again with selection rows held out, and the best on those is handed in.
 
     R&D-Agent's ValidationSelector. The search selected by its own validation rows, so the best there is partly luck.
-    There are as many fresh rows, taken from train.csv (the paper: 10 %). The search's scores decide among equal
+    There are as many selection rows, taken from train.csv (the paper: 10 %). The search's scores decide among equal
     candidates, and if none could be scored again. Time is reserved: that of the slowest candidate and a tenth more; if
     runs may have to wait for each other, that of all candidates.
 
     candidates: maximum number of programs, run again concurrently. rounds: runs of each, with different seeds; the mean
-    counts. fresh: weight of the score on the fresh rows; the search's score has the rest.
+    counts. fresh: weight of the score on the selection rows; the search's score has the rest.
     """
 
     candidates: int = 6
@@ -108,7 +108,7 @@ class Aggregated(Standard):
         if len(nodes) < 2:
             return Choice(
                 super().choose(graph, context).number,
-                f"{BEST}: no time was left to compare it with others on fresh rows",
+                f"{BEST}: no time was left to compare it with others on selection rows",
             )
         codes = [graph.details(node.number)["code"] or "" for node in nodes]
         fresh = dict(zip((node.number for node in nodes), context.each(codes, self._score_again), strict=True))
@@ -121,10 +121,10 @@ class Aggregated(Standard):
         order = sorted(graph.ranked(nodes), key=lambda node: -merits.get(node.number, -math.inf))
         top = order[0].number
         equal = list(weighted.values()).count(weighted[top]) if weighted else 0
-        ran = f"{len(weighted)} of {len(nodes)} candidates could be scored again on fresh rows"
-        how = f"{BEST}: {ran}" if equal == 0 else f"the best score on fresh rows; {ran}"
+        ran = f"{len(weighted)} of {len(nodes)} candidates could be scored again on selection rows"
+        how = f"{BEST}: {ran}" if equal == 0 else f"the best score on selection rows; {ran}"
         if equal > 1:
-            how = f"{BEST} among {equal} that are equal on fresh rows; {ran}"
+            how = f"{BEST} among {equal} that are equal on selection rows; {ran}"
         return Choice(top, how, _candidates(order, fresh))
 
     def _seconds(self, graph: Graph, node: Node) -> float:
@@ -132,7 +132,7 @@ class Aggregated(Standard):
         return max(1, self.rounds) * (execution["duration_s"] if execution else 0.0)
 
     def _score_again(self, context: NodeContext, code: str) -> float | None:
-        """The mean score on the fresh rows; None if a run has none."""
+        """The mean score on the selection rows; None if a run has none."""
         scores: list[float] = []
         while len(scores) < max(1, self.rounds):
             score = held_out_score(context.run(code, context.job.settings.execution_seconds, rows="selection"))

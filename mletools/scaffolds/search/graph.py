@@ -1,7 +1,8 @@
 """The exploration graph of a search on disk: JSON Lines, a node a line, appended a round at a time, or as nodes end.
 
-Memory holds a few kilobytes a node, for selection. Programs, outputs and conversations are read back from the file. An
-incomplete last round, of a killed search, is dropped: its answers are on the tape.
+A line `graph_of` says of what search it is: one at the beginning of each run, and one at the search's end. Memory holds a
+few kilobytes a node, for selection. Programs, outputs and conversations are read back from the file. An incomplete last
+round, of a killed search, is dropped: its answers are on the tape. Who writes a graph holds its lock (base.output).
 """
 
 import copy
@@ -9,11 +10,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict, TypeVar
+from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, TypeVar
 
 from ...base.errors import ToolError
-from ...base.jsonl import dumps, loads
+from ...base.jsonl import JsonObject, dumps, loads
+from ...base.output import lock
 from ...base.typed import convert
 from ...records.rollout import (
     AnswerNote,
@@ -26,14 +29,17 @@ from ...records.rollout import (
     Operation,
     Origin,
     Phase,
+    Rollout,
     RunProblem,
     Stage,
     Trial,
     TurnGrade,
     Usage,
 )
+from ...records.task import Task
 from ..interface import Selection
 
+ABOUT = "graph_of"  # the key of a line about the search
 Number = TypeVar("Number", int, float)
 # unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
 # fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
@@ -146,7 +152,10 @@ class Node:
 
 
 class Graph:
-    """The nodes of one search in the file `path`, created or continued. ToolError: it is no such file."""
+    """The nodes of one search in the file `path`, created or continued. ToolError: it is no such file.
+
+    read_only: another process may be writing it; anew: what is there is dropped.
+    """
 
     def __init__(
         self,
@@ -155,6 +164,7 @@ class Graph:
         rounded: Callable[[float], float] = lambda score: score,
         most_shown: int | None = None,
         read_only: bool = False,
+        anew: bool = False,
     ):
         """rounded: a score as models are shown it; most_shown: of so many nodes, the first with a score; None: of all."""
         self.file, self.lower = path, lower_is_better
@@ -167,12 +177,15 @@ class Graph:
         self.started: set[int] = set()  # `start` of each node
         self.taken_over = 0  # nodes from another graph
         self._offsets: list[int] = []
+        self._about: int | None = None  # where the last line about the search begins
         self._children: dict[int, list[int]] = {}
         self._reading = threading.Lock()
         try:
             if not read_only:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("rb" if read_only else "a+b")
+            self._file: BinaryIO = path.open("rb") if read_only else lock(path, "--graph")
+            if anew:
+                self._file.truncate(0)
             whole = self._read()
             if not read_only:
                 os.truncate(path, whole)
@@ -254,16 +267,35 @@ class Graph:
         return path_nodes[::-1]
 
     def details(self, number: int) -> Details:
-        with self._reading:
-            self._file.seek(self._offsets[number])
-            details: Details = loads(self._file.readline())
+        details: Details = self._line(self._offsets[number])
         return details
+
+    def _line(self, offset: int) -> Any:
+        with self._reading:
+            self._file.seek(offset)
+            return loads(self._file.readline())
 
     def add(self, new_nodes: Sequence[Details]) -> list[Node]:
         """Append the details of a round's nodes, and wait until they are on disk."""
-        lines = [
-            (dumps({**node, "nodes_of_round": len(new_nodes)}) + "\n").encode("utf-8", "replace") for node in new_nodes
-        ]
+        offsets = self._append([{**node, "nodes_of_round": len(new_nodes)} for node in new_nodes])
+        for node, offset in zip(new_nodes, offsets, strict=True):
+            self._index(node, offset)
+        return self.nodes[-len(new_nodes) :]
+
+    def tell(self, record: Rollout, ended: bool = False) -> None:
+        """Append a line about the search: its rollout so far, without the turns. ended: it is that of the finished search."""
+        (self._about,) = self._append([{ABOUT: {**record, "turns": []}, "ended": ended}])
+
+    def about(self) -> tuple[Rollout, bool] | None:
+        """What was last told of the search: its rollout without the turns, and whether it has ended; None: nothing."""
+        if self._about is None:
+            return None
+        line = self._line(self._about)
+        return line[ABOUT], bool(line["ended"])
+
+    def _append(self, objects: Sequence[JsonObject]) -> list[int]:
+        """Append a line for each object, and wait until they are on disk; where they begin."""
+        lines = [(dumps(each) + "\n").encode("utf-8", "replace") for each in objects]
         try:
             with self._reading:  # nodes without rounds read the graph meanwhile
                 offset = self._file.seek(0, os.SEEK_END)
@@ -272,17 +304,24 @@ class Graph:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise ToolError(f"{self.file}: {error.strerror}: cannot store a round of the search") from None
-        for node, line in zip(new_nodes, lines, strict=True):
-            self._index(node, offset)
-            offset += len(line)
-        return self.nodes[-len(new_nodes) :]
+        return list(accumulate(map(len, lines[:-1]), initial=offset))
 
-    def take_over(self, path: Path, last: int | None = None) -> None:
-        """Begin an empty graph with the nodes of another file, up to node `last`. ToolError: there are no such nodes."""
+    def take_over(self, path: Path, task: Task, last: int | None = None) -> None:
+        """Begin an empty graph with the nodes of another file, up to node `last`.
+
+        task: of this search. ToolError: there are no such nodes, or they are of another task.
+        """
         if not path.is_file():
             raise ToolError(f"{path}: no such graph")
         other = Graph(path, self.lower, read_only=True)
         try:
+            about = other.about()
+            if about is not None and not _same_task(about[0]["task"], task):
+                its = about[0]["task"]
+                raise ToolError(
+                    f"{path}: is of task {_task_name(its)}, not of {_task_name(task)}: the id and the data, or the metric, "
+                    "are others, so its scores mean nothing here"
+                )
             most = len(other) - 1 if last is None else last
             if not 0 <= most < len(other):
                 raise ToolError(f"{path}: no node {most}: it has {len(other)} nodes")
@@ -328,20 +367,43 @@ class Graph:
         for number, line in enumerate(self._file, 1):
             try:
                 details = loads(line)
-                size = details["nodes_of_round"]
+                size = 0 if ABOUT in details else details["nodes_of_round"]
             except (ValueError, KeyError, TypeError):
                 if line.endswith(b"\n"):
                     raise ToolError(f"{self.file}:{number}: not a graph of this command; move the file away") from None
                 break
             if not line.endswith(b"\n"):
                 break
-            waiting.append((details, offset))
+            if ABOUT in details:
+                self._about = offset
+            else:
+                waiting.append((details, offset))
             offset += len(line)
-            if len(waiting) == size:
+            if len(waiting) == size:  # after a line about the search none is waiting
                 for node in waiting:
                     self._index(*node)
                 waiting, complete = [], offset
         return complete
+
+
+def is_graph(path: Path) -> bool:
+    """Whether a file is the graph of a search, by how it begins."""
+    begin = f'{{"{ABOUT}": '.encode()
+    try:
+        with path.open("rb") as file:
+            return file.read(len(begin)) == begin
+    except OSError:
+        return False
+
+
+def _same_task(one: Task, other: Task) -> bool:
+    """Whether scores on the tasks are comparable; a task that was made again may have another id."""
+    same_data = one["id"] == other["id"] or one["data"]["digest"] == other["data"]["digest"]
+    return same_data and one["metric"] == other["metric"]
+
+
+def _task_name(task: Task) -> str:
+    return f"{task.get('name') or 'without a name'} ({task['id']})"
 
 
 def notes_of(details: Details) -> Notes:

@@ -14,15 +14,16 @@ from pathlib import Path
 
 from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
-from ...records.rollout import Phase, Usage
+from ...records.rollout import Phase, Rollout, Usage
 from ..interface import STOP, RunResult, SearchEnvironment
 from .clock import WallClock
 from .components import Components
 from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea, Plan, Question, Start, Unanswered
 from .evaluation import MARGIN
 from .free import FreeWorkers
-from .graph import Details, Graph, Node, Notes, add_by_role, added
+from .graph import Details, Graph, Node, add_by_role, added
 from .node_context import NodeContext, Researched
+from .record import search_record
 from .sections import experiment_line, failed_attempts
 from .settings import PHASES, SearchJob
 from .similarity import best_passages, bm25, read_passages
@@ -39,17 +40,29 @@ class Search:
         self._components = Components.load(settings)
         self._passages = read_passages(Path(settings.knowledge)) if settings.knowledge else []
         path, resume = environment.graph()
-        if not resume:
-            path.unlink(missing_ok=True)
-        self.graph = Graph(path, job.task["metric"]["lower_is_better"], settings.rounded, settings.max_scores)
-        if settings.from_graph is not None and not len(self.graph):
-            self.graph.take_over(*named_graph(settings.from_graph))
+        lower = job.task["metric"]["lower_is_better"]
+        self.graph = Graph(path, lower, settings.rounded, settings.max_scores, anew=not resume)
         self._stop_file = path.parent / STOP
         self.stopped = False  # by the user
-        self._wall = WallClock(self.graph.elapsed) if settings.clock == "wall" else None
+        self._wall: WallClock | None = None
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
-        self._system = self._components.planning.begin(self._context_outside("begin", 0.0))
+        try:
+            self._begin()
+        except BaseException:
+            self.graph.close()
+            raise
+
+    def _begin(self) -> None:
+        settings, task = self.job.settings, self.job.task
+        if settings.from_graph is not None and not len(self.graph):
+            file, last = named_graph(settings.from_graph)
+            self.graph.take_over(file, task, last)
+        if settings.clock == "wall":
+            self._wall = WallClock(self.graph.elapsed)
+        beginning = self._context_outside("begin", 0.0)
+        self.graph.tell(self.record(Choice(None, "nothing is chosen yet"), task["description"]))
+        self._system = self._components.planning.begin(beginning)
 
     def explore(self) -> Choice:
         """Add to the graph until the budget is used up or the user stops it, then choose the node to hand in."""
@@ -271,9 +284,11 @@ class Search:
             add_by_role(spent, context.asked)
         return spent
 
-    def notes(self) -> list[Notes]:
-        """The lenient readings and fallbacks outside of nodes."""
-        return [context.notes for context in self._outside]
+    def record(self, choice: Choice, message: str) -> Rollout:
+        """The search's rollout with this choice, and a text as its message."""
+        notes = [context.notes for context in self._outside]
+        usage, by_role = self.usage(), self.usage_by_role()
+        return search_record(self.job, message, self.graph, choice, usage, by_role, self.clock, notes, self.stopped)
 
     def done(self) -> None:
         """Drop the tapes of requests outside of nodes: the records are written."""

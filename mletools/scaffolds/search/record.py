@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypedDict
 
+from ...base.errors import ToolError
 from ...base.ids import content_id
-from ...records.rollout import Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
+from ...records.rollout import Candidate, Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
 from ..episode import NOTHING_RAN
 from .data import Choice
 from .graph import Details, Exchange, Graph, Notes, added, notes_of
-from .settings import SearchJob
+from .node_context import NO_USAGE
+from .settings import PHASES, SearchJob
 
 
 def search_record(
@@ -69,6 +71,33 @@ def search_record(
         search=search,
         execution=(chosen and chosen["execution"]) or NOTHING_RAN.copy(),
     )
+
+
+def record_so_far(graph: Graph) -> tuple[Rollout, bool]:
+    """The rollout of a graph's search as far as it has come, and whether it has ended. ToolError: the file does not say.
+
+    Until then its usage is that of its nodes, its candidates are the nodes with a score on selection rows, and its stop
+    reason says nothing.
+    """
+    about = graph.about()
+    if about is None:
+        raise ToolError(f"{graph.file}: does not say of what search it is; an earlier version wrote it")
+    record, ended = about
+    nodes = [graph.details(number) for number in range(len(graph))]
+    record["turns"] = [_turn(details, graph) for details in nodes]
+    if ended:
+        return record, True
+    cost = _cost({phase: graph.spent.get(phase, NO_USAGE) for phase in PHASES})
+    parts = [
+        Candidate(node=details["number"], score=details["score"], holdout=details["selection"]["verdict"]["score"])
+        for details in nodes
+        if "selection" in details
+    ]
+    search: Search = {**record["search"], "cost": cost, "elapsed_s": graph.elapsed, "candidates": parts}
+    if graph.taken_over:
+        search["taken_over"] = graph.taken_over
+    usage = _rounded(added(cost["research"], cost["develop"]))
+    return {**record, "search": search, "usage": usage, "usage_by_role": dict(graph.spent_by_role)}, False
 
 
 def _cost(usage: Mapping[Phase, Usage]) -> PhaseUsage:
