@@ -523,7 +523,7 @@ def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -
     lines = [[cell.strip() for cell in line.split(" |")] for line in markdown[0].split("\n")]
     assert lines[0] == ["| task", *header[1:-1], "metric", ""] and lines[2][0] == r"| a\|b"
     assert csv[0].split("\n")[:2] == [",".join(header), "a|b,x,1,100%,0%,0/0/0,0%,0.5,0.5,auc ↑"]
-    assert len(csv) == len(markdown) - 1 and markdown[-1].startswith("- missing runs: 0 of 2")  # csv has no notes
+    assert len(csv) == len(markdown) - 2 and markdown[-2].startswith("- missing runs: 0 of 2")  # csv has no notes
     refused = run_command("mle-report", "--format", "csv", "--json", "x.jsonl", cwd=tmp_path, check=False)
     assert refused.returncode == 2 and b"--format is for tables" in refused.stderr
 
