@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, TESTS, mostly_nightly
@@ -198,9 +199,9 @@ def test_curves_for_tensorboard(nano, tmp_path) -> None:
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio", "mlflow"])
 def test_a_logger_that_is_not_installed_is_named(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(runs, "find_spec", lambda library: None)
-    run = runs.TrainingRun("a model", tmp_path / "run", SftOptions(logger=name), resume=False)
+    run = SimpleNamespace(out=tmp_path / "run", options=SftOptions(logger=name))
     with pytest.raises(ToolError, match=f"^--logger {name}: the library is not installed: pip install {name}$"):
-        run.common_arguments()
+        runs.TrainingRun.common_arguments(run)
 
 
 @pytest.fixture(scope="module")
