@@ -29,6 +29,7 @@ FIELDS: dict[Field, str] = {  # in the order of the report, with their words the
 }
 UNKNOWN, NOTHING_RAN, NO_BOUND = "not recorded", "no program ran", "no bound"
 LIMITS = {  # of a run
+    "wall_s": "{} s a run",
     "cpu_s": "{} s of CPU",
     "memory_mb": "{} MB of memory",
     "disk_mb": "{} MB of disk",
@@ -84,7 +85,7 @@ def disclosure(tasks: int, runs: Iterable[Facts]) -> Disclosure:
 def described(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """(field, values) in words for the rows of sets over all tasks; sets that differ are named behind their values."""
     sets = [(str(row["set"]), int(row["rollouts"]), row["disclosure"]) for row in rows if "disclosure" in row]
-    told = [("runs", [(label, f"{of['tasks']} tasks, {rollouts} rollouts") for label, rollouts, of in sets])]
+    told = [("rollouts", [(label, f"{rollouts} of {of['tasks']} tasks") for label, rollouts, of in sets])]
     for field, words in FIELDS.items():
         told.append((words, [(label, _listed(of[field], rollouts)) for label, rollouts, of in sets]))
     return [(words, _together(values)) for words, values in told if values]
@@ -123,10 +124,10 @@ def _sandbox(rollout: Rollout, execution: Execution | None) -> str:
         return UNKNOWN
     if execution["backend"] is None:
         return NOTHING_RAN
-    limits = execution["limits"]
-    # of an agent in turns the last run may have had less: what was left of its time
-    seconds = (rollout.get("settings") or {}).get("execution_seconds") or limits.get("wall_s")
-    return ", ".join([execution["backend"], *_bounds({"seconds": seconds, **limits}, {"seconds": "{} s a run", **LIMITS})])
+    limits, settings = execution["limits"], rollout.get("settings") or {}
+    if "execution_seconds" in settings:  # an agent's last run may have had less: what was left of the episode
+        limits = {**limits, "wall_s": settings["execution_seconds"]}
+    return ", ".join([execution["backend"], *_bounds(limits, LIMITS)])
 
 
 def _agent(rollout: Rollout) -> str:

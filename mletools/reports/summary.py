@@ -139,7 +139,7 @@ def summaries(
                 **_gaps(of),
                 **_format(sum((run.readings for runs in of.values() for run in runs), Counter())),
                 "human_rank_rule": rule,
-                **({"disclosure": disclosure(len(some), (run.rests_on for run in run_set.runs))} if name == ALL else {}),
+                **(_disclosure(of) if name == ALL else {}),
             }
     return [rows[name, number] for name in groups for number in range(len(sets)) if (name, number) in rows]
 
@@ -351,6 +351,10 @@ def _lives(runs: Sequence[GradedRun]) -> list[Life]:
 def _gaps(runs: Runs) -> Row:
     gaps = by_scores(run.gap for of in runs.values() for run in of if run.gap)
     return {"validation_gap": gaps} if gaps else {}
+
+
+def _disclosure(runs: Runs) -> Row:
+    return {"disclosure": disclosure(len(runs), (run.rests_on for of in runs.values() for run in of))}
 
 
 def _format(counts: Readings) -> Row:

@@ -38,7 +38,7 @@ def test_a_rollout_says_what_it_rests_on() -> None:
         "model": "m", "version": 3, "sampling": {"temperature": 0.0, "top_p": None, "options": {"k": 1}, "max_tokens": 9},
     }  # fmt: skip
     assert told(one) == {
-        "runs": "1 tasks, 1 rollouts",
+        "rollouts": "1 of 1 tasks",
         "hardware": "AMD EPYC 9654, 2 cores, 24 GB of memory, no GPU",
         "sandbox": "local, 120 s a run, 2048 MB of memory, 256 MB of disk, 64 processes, 1 thread",
         "test feedback": "not shown",
@@ -54,7 +54,9 @@ def test_a_rollout_says_what_it_rests_on() -> None:
 def test_an_agent_in_turns_says_its_budget_and_its_other_models() -> None:
     """Its last run may have had less than a run has: what was left of the episode."""
     own = {"ideator": "o3", "implementer": None}
-    one = ran(scaffold="codeact", settings={**SETTINGS, "own": own}, limits={**LIMITS, "wall_s": 17.5}, reveal_test=True)
+    one = ran(
+        scaffold="codeact", settings={**SETTINGS, "own": own}, limits={**LIMITS, "wall_s": 17.5}, reveal_test=True
+    )
     facts = told(one)
     assert facts["sandbox"].startswith("local, 300 s a run, ") and facts["test feedback"] == "shown"
     assert facts["budget of a rollout"] == "15 messages, 1200 s, 32768 tokens sampled"
@@ -71,7 +73,10 @@ def test_a_search_says_its_preset_and_its_budget() -> None:
     ("more", "hardware"),
     [
         ({"machine": {**MACHINE, "cores": 1, "memory_gb": None}}, "AMD EPYC 9654, 1 core, no GPU"),
-        ({"machine": {**MACHINE, "gpu": "NVIDIA L4"}, "gpu": "0"}, "AMD EPYC 9654, 2 cores, 24 GB of memory, NVIDIA L4"),
+        (
+            {"machine": {**MACHINE, "gpu": "NVIDIA L4"}, "gpu": "0"},
+            "AMD EPYC 9654, 2 cores, 24 GB of memory, NVIDIA L4",
+        ),
         ({"gpu": "0"}, "AMD EPYC 9654, 2 cores, 24 GB of memory, a GPU of unknown model"),
         ({"machine": None, "backend": None}, "no program ran"),
         ({"machine": None}, "not recorded"),
@@ -96,7 +101,11 @@ def test_values_that_differ_are_listed_with_counts_the_most_frequent_first() -> 
     runs = [ran(n, run_seed=n // 3, machine=MACHINE if n else None) for n in range(4)]
     facts = told(*runs)
     assert facts["hardware"] == "AMD EPYC 9654, 2 cores, 24 GB of memory, no GPU (3); not recorded (1)"
-    assert (facts["seed"], facts["test feedback"], facts["runs"]) == ("0 (3); 1 (1)", "not shown", "1 tasks, 4 rollouts")
+    assert (facts["seed"], facts["test feedback"], facts["rollouts"]) == (
+        "0 (3); 1 (1)",
+        "not shown",
+        "4 of 1 tasks",
+    )
     many = [ran(n, run_seed=n) for n in range(7)]
     for n, one in enumerate(many):
         one["policy"] = {"model": f"m{n}", "version": 2 * n, "sampling": {}}
@@ -109,7 +118,7 @@ def test_sets_that_differ_are_named() -> None:
     sets = [a_set("before", ran(run_seed=1)), a_set("after", ran(run_seed=2), ran(1, run_seed=2))]
     facts = dict(described(summaries(sets)))
     assert (facts["seed"], facts["agent"]) == ("before: 1; after: 2", "single")
-    assert facts["runs"] == "before: 1 tasks, 1 rollouts; after: 1 tasks, 2 rollouts"
+    assert facts["rollouts"] == "before: 1 of 1 tasks; after: 2 of 1 tasks"
 
 
 def test_the_row_of_all_has_it_as_record() -> None:
@@ -125,7 +134,7 @@ def test_text_and_markdown_end_with_it_and_csv_does_not() -> None:
     found = summaries([a_set("x", ran())])
     text, markdown, csv = (report(found, form) for form in ("text", "markdown", "csv"))
     ends = text.split("\n\n")[-1].split("\n")
-    assert ends[0] == "These results rest on:" and ends[1] == "runs: 1 tasks, 1 rollouts" and len(ends) == 11
+    assert ends[0] == "These results rest on:" and ends[1] == "rollouts: 1 of 1 tasks" and len(ends) == 11
     assert markdown.split("\n\n")[-1].split("\n")[1:] == [f"- {line}" for line in ends[1:]]
     assert "rest on" not in csv
 

@@ -238,7 +238,9 @@ def test_curves_for_mlflow(nano, tmp_path, with_mlflow) -> None:
         )  # fmt: skip
         assert trained.returncode == 0, trained.stderr
         steps = [json.loads(line) for line in trained.stdout.splitlines()]
-        found = subprocess.run([with_mlflow, "-c", textwrap.dedent(read), uri], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [with_mlflow, "-c", textwrap.dedent(read), uri], capture_output=True, text=True, check=True
+        )
         name, status, curve, metrics = json.loads(found.stdout.splitlines()[-1])
         assert (name, status) == (out.name, "FINISHED")
         assert curve == pytest.approx([step["reward_mean"] for step in steps])
