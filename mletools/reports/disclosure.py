@@ -53,11 +53,16 @@ OTHERS = {  # models besides the policy, by the setting that names them
 MOST = 4  # values of a field that are named
 
 
+def sampled_with(rollout: Rollout) -> int | None:
+    """The seed of mle-rollout; None: another tool made the rollout."""
+    return next((entry["seed"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-rollout"), None)
+
+
 def facts_of(rollout: Rollout) -> Facts:
     """What a rollout rests on, in words."""
     execution, policy = rollout.get("execution"), rollout["policy"]
     version = policy["version"]
-    seed = next((entry["seed"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-rollout"), None)
+    seed = sampled_with(rollout)
     versions = {entry["version"] for entry in rollout["lineage"] if entry["version"]}
     return {
         "hardware": (_hardware(execution),),
@@ -78,7 +83,7 @@ def disclosure(tasks: int, runs: Iterable[Facts]) -> Disclosure:
     for facts in runs:
         for field, values in facts.items():
             counts[field].update(values)
-    found: dict[Field, dict[str, int]] = {field: dict(of.most_common()) for field, of in counts.items()}
+    found = {field: dict(sorted(of.items(), key=lambda item: (-item[1], item[0]))) for field, of in counts.items()}
     return cast(Disclosure, {"tasks": tasks, **found})
 
 
@@ -145,7 +150,7 @@ def _budget(rollout: Rollout) -> str:
 def _bounds(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[str]:
     for name, form in words.items():
         if isinstance(value := values.get(name), (int, float)):
-            text = form.format(f"{value:g}" if isinstance(value, float) else value)
+            text = form.format(f"{value:.10g}" if isinstance(value, float) else value)
             yield text.removesuffix("s") if value == 1 and name in ("max_turns", "threads", "nodes") else text
 
 
