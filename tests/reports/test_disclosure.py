@@ -60,7 +60,7 @@ def test_an_agent_in_turns_says_its_budget_and_its_other_models() -> None:
     facts = told(one)
     assert facts["sandbox"].startswith("local, 300 s a run, ") and facts["test feedback"] == "shown"
     assert facts["budget of a rollout"] == "15 messages, 1200 s, 32768 tokens sampled"
-    assert (facts["agent"], facts["models"]) == ("codeact", "policy scripted; ideator o3")
+    assert (facts["agent"], facts["models"]) == ("codeact", "ideator o3; policy scripted")
 
 
 def test_a_search_says_its_preset_and_its_budget() -> None:
@@ -143,7 +143,7 @@ def test_the_command_prints_it_and_the_page_shows_it(tmp_path: Path) -> None:
     hostile = ran(machine={**MACHINE, "cpu": "<script>alert(1)</script>\x1b[31m"})
     (tmp_path / "x.jsonl").write_text(json.dumps(hostile) + "\n")
     text = run_command("mle-report", "x.jsonl", cwd=tmp_path).stdout.decode()
-    assert "\nhardware: <script>alert(1)</script>\\x1b[31m, 2 cores" in text
+    assert "\nhardware: <script>alert(1)</script>␛[31m, 2 cores" in text
     page = run_command("mle-report", "--html", "x.jsonl", cwd=tmp_path).stdout.decode()
     assert "<h3>These results rest on</h3>" in page and "<dt>test feedback</dt><dd>not shown</dd>" in page
     assert "<dd>&lt;script&gt;alert(1)&lt;/script&gt;" in page and "\x1b" not in page

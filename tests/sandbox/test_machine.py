@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from solving import make_public
 
 from mletools.sandbox import Limits, Setup, machine
 from mletools.sandbox.local import LocalSandbox
@@ -37,8 +38,9 @@ def test_a_kernel_that_tells_nothing(proc: Path) -> None:
 
 
 def test_runs_and_sessions_tell_where_they_ran(tmp_path: Path) -> None:
+    public = make_public(tmp_path)
     with LocalSandbox(Setup(1, ("json",))) as sandbox:
-        assert sandbox.run("", tmp_path, Limits(), 0).machine == this_machine()
-        session = sandbox.session(tmp_path, Limits(), 0)
+        assert sandbox.run("", public, Limits(), 0).machine == this_machine()
+        session = sandbox.session(public, Limits(), 0)
         assert session.machine == this_machine()
         session.close()
