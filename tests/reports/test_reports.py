@@ -352,7 +352,9 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
     told = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 2.0, "usd": 0.5}
     run_set = a_set(
-        "x", rollout("a", 0, 0.5, usage=told, reveal_test=True, execution={**EXECUTION, "duration_s": 3.0}), rollout("a", 1, 0.5)
+        "x",
+        rollout("a", 0, 0.5, usage=told, reveal_test=True, execution={**EXECUTION, "duration_s": 3.0}),
+        rollout("a", 1, 0.5),
     )
     a = rows([run_set])["a", "x"]
     assert (a["seconds"], a["prompt_tokens"], a["completion_tokens"], a["tokens_rollouts"]) == (6.0, 100, 20, 1)
