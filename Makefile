@@ -127,7 +127,7 @@ constraints:
 	$(PYTHON) -m venv $(VENV)/uv
 	$(VENV)/uv/bin/pip install --quiet uv
 	{ sed -n 1p constraints.txt; $(VENV)/uv/bin/uv pip compile setup.cfg --extra train --extra docker --extra ray --extra report --extra vision --extra tables --extra docs --extra dev --universal \
-	  --python-version 3.11 --no-header --no-annotate --quiet -c <(grep '^torch==' constraints.txt); } > constraints.new
+	  --python-version 3.11 --no-header --no-annotate --quiet -c <(grep -E '^(torch|transformers)==' constraints.txt); } > constraints.new
 	mv constraints.new constraints.txt
 
 clean:

@@ -46,7 +46,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
       mle-report --follow --train-steps steps.jsonl graded.jsonl
 
     The tables have valid submissions, those above the median, medals, reward, score and costs, and human rank and
-    normalised score where a task has a leaderboard. --json has more: every mean with its SEM and interval.
+    normalised score where a task has a leaderboard. --json has more: every mean with its SEM and interval. The end says
+    what the results rest on: hardware, sandbox, test feedback, budget, models, seeds.
 
     --compare pairs two sets by task: win, tie, loss, and the mean difference. Its interval is over runs for shares
     (Newcombe), over tasks for all others (Student's t; a bootstrap for 20 tasks and more).

@@ -23,7 +23,7 @@ Standing = Callable[[Task, float], HumanRank]  # of a test score
 # What was said of the whole rollout, and is not true of a step.
 OF_THE_WHOLE = ("usage_by_role", "instrument", "grade", "reward", "filter", "idea_types")
 Number = TypeVar("Number", int, float)
-BOX = ("backend", "start", "gpu", "protections", "limits")
+BOX = ("backend", "start", "gpu", "protections", "machine", "limits")
 
 
 @dataclass(frozen=True)

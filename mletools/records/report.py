@@ -183,6 +183,36 @@ class SearchSummary(TypedDict):
     of the best node there was (perfect selection)."""
 
 
+class Disclosure(TypedDict):
+    """What a set of results rests on: in words, each value with the number of rollouts that it holds for."""
+
+    tasks: Count
+    hardware: dict[str, Positive]
+    """Of the sandbox: processor, cores, memory, GPU."""
+
+    sandbox: dict[str, Positive]
+    """Backend and limits of a run."""
+
+    test_feedback: dict[str, Positive]
+    """Whether agents were shown test scores."""
+
+    agent: dict[str, Positive]
+    """Scaffold; of a search its preset."""
+
+    budget: dict[str, Positive]
+    """Of a rollout."""
+
+    models: dict[str, Positive]
+    """By role; the policy with its sampling."""
+
+    policy_version: dict[str, Positive]
+    seed: dict[str, Positive]
+    """Of mle-rollout."""
+
+    mletools: dict[str, Positive]
+    """Versions of the commands that worked on a record."""
+
+
 class Summary(TypedDict):
     """A set of graded rollouts on one task, or on all, in numbers."""
 
@@ -388,6 +418,9 @@ class Summary(TypedDict):
 
     search: NotRequired[SearchSummary]
     """Of the rollouts that are searches; absent where none is."""
+
+    disclosure: NotRequired[Disclosure]
+    """Of "all": what the results rest on; absent in older records."""
 
 
 class TaskDifference(TypedDict):

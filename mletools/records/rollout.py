@@ -108,6 +108,22 @@ class SubmissionFile(TypedDict):
     bytes: Count
 
 
+class Machine(TypedDict):
+    """The machine that a program ran on; what it could use of it, the limits say."""
+
+    cpu: str
+    """The processor's model, or its architecture where the kernel names no model."""
+
+    cores: Positive
+    """Processors that the sandbox could use."""
+
+    memory_gb: Count | None
+    """GB are 2**30 bytes, rounded."""
+
+    gpu: str | None
+    """The model of the card that the program had to itself."""
+
+
 class Execution(TypedDict):
     """One run of a program in a sandbox."""
 
@@ -147,6 +163,9 @@ class Execution(TypedDict):
 
     protections: dict[str, bool]
     """Those that were really active."""
+
+    machine: NotRequired[Machine | None]
+    """null: nothing ran; absent in older records."""
 
     limits: dict[str, Any]
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from ..base.errors import RecordError, ToolError
 from ..base.visible import visible_line
 from ..records.rollout import RewardRule, Rollout, Usage
+from .disclosure import Facts, facts_of, sampled_with
 from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name
@@ -81,6 +82,7 @@ class GradedRun:
     readings: Readings
     models: Mapping[str, str]  # by role
     usage_by_role: Mapping[str, Usage]
+    rests_on: Facts
 
     @property
     def ways(self) -> list[str]:
@@ -139,7 +141,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
     execution, decision = rollout.get("execution"), rollout.get("filter")
     mutations, split = task["provenance"].get("mutations"), task["provenance"].get("split")
     execution_s = execution.get("duration_s") if execution else None
-    seed = next((entry["seed"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-rollout"), None)
+    seed = sampled_with(rollout)
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
     rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
@@ -190,6 +192,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
         models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
         usage_by_role=by_role(rollout),
+        rests_on=facts_of(rollout),
     )
 
 

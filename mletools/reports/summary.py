@@ -15,7 +15,8 @@ of the searches present, and medals and normalised scores over time, where a mis
 the set's runs are searches and else is left out. `turns`: the results of agents in turns after each turn. `traces`:
 those of traces from memory and from scratch over a run, and of the first k submissions. `format`: shares of all answers
 (turns that say it, so long rollouts weigh more) by how they were read. `validation_gap`: validation less test score by
-the number of scores that an agent was shown, over runs. `usage_by_role`: the sums of each role.
+the number of scores that an agent was shown, over runs. `usage_by_role`: the sums of each role. `disclosure`: what the
+results rest on, of "all".
 """
 
 import math
@@ -25,6 +26,7 @@ from typing import Any
 
 from ..base.ids import content_id
 from ..records.rollout import Usage
+from .disclosure import disclosure
 from .feedback import by_scores
 from .runs import (
     COMPLEXITIES,
@@ -137,6 +139,7 @@ def summaries(
                 **_gaps(of),
                 **_format(sum((run.readings for runs in of.values() for run in runs), Counter())),
                 "human_rank_rule": rule,
+                **(_disclosure(of) if name == ALL else {}),
             }
     return [rows[name, number] for name in groups for number in range(len(sets)) if (name, number) in rows]
 
@@ -348,6 +351,10 @@ def _lives(runs: Sequence[GradedRun]) -> list[Life]:
 def _gaps(runs: Runs) -> Row:
     gaps = by_scores(run.gap for of in runs.values() for run in of if run.gap)
     return {"validation_gap": gaps} if gaps else {}
+
+
+def _disclosure(runs: Runs) -> Row:
+    return {"disclosure": disclosure(len(runs), (run.rests_on for of in runs.values() for run in of))}
 
 
 def _format(counts: Readings) -> Row:

@@ -8,6 +8,7 @@ from functools import partial
 from ..base.visible import visible_line
 from ..records.report import Comparison
 from .comparison import BY
+from .disclosure import described
 from .summary import ALL, RATES
 from .table import Column, Record, Table, document, form_of, interval, number
 from .usage import AFTERWARDS
@@ -205,7 +206,10 @@ def report(rows: Sequence[Record], form: str = "text", room: int | None = None) 
     """The summaries as tables and notes, in one of table.FORMATS; `room`: columns of a terminal."""
     if not rows:
         return "no rollouts"
-    return document(tables(rows), notes([row for row in rows if row["task"] == ALL]), form, room)
+    overall = [row for row in rows if row["task"] == ALL]
+    text = document(tables(rows), notes(overall), form, room)
+    facts = [f"{name}: {words}" for name, words in described(overall)]
+    return text if form == "csv" else f"{text}\n\nThese results rest on:\n{document((), facts, form, room)}"
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------
@@ -215,10 +219,9 @@ def notes(rows: Sequence[Record]) -> list[str]:
     """Notes on how to read the numbers; `rows` are the sets' lines over all tasks."""
     k = rows[0]["k"]
     fewer = " (- with fewer)" if rows[0]["missing_policy"] == "ignore" else ""
-    missing, revealed = _counts(rows)
+    missing, _ = _counts(rows)
     lines = [
         missing,
-        revealed,
         f"reward ({_rule(rows, 'reward_rule')}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
         f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
         "± SD: standard deviation over repeats (ddof 0, --spread sd); a repeat is a seed and a sample"

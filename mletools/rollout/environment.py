@@ -318,6 +318,7 @@ class TaskEnvironment:
             "start": resources.session_start,
             "gpu": None,
             "protections": session.protections,
+            "machine": session.machine,
             "limits": limits.__dict__,
         }
         digest = None if outcome.submission is None else bytes_digest(outcome.submission)

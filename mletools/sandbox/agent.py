@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, TypeVar
 
 from ..base.errors import ToolError
 from . import landlock, linux, shipping
@@ -29,6 +29,9 @@ from .outputs import check_handed_out
 from .pool import DiedTwice
 from .process_tree import remove_folder
 from .session import LocalSession
+
+if TYPE_CHECKING:
+    from ..records.rollout import Machine
 
 PLACE = "/var/lib/mletools"  # a tmpfs that solutions do not see
 BOUND = "/mnt/mletools"  # mount point of a public folder that is too large to send
@@ -92,6 +95,7 @@ class Answer(TypedDict, total=False):
     hidden: Hidden
     notes: list[str]
     weaker_because: str | None
+    machine: "Machine | None"  # open
     fields: dict[str, Any]  # of an Outcome or a Cell without its bytes, as JSON
     outputs: list[str]  # the names of its outputs
     sizes: list[int]  # of its streams and its outputs, in the content
@@ -208,8 +212,9 @@ class _Agent:
             return {"absent": order["digest"]}, b""
         limits = Limits(**order["limits"])
         if order["do"] == "open":
-            self._sessions.append(self._sandbox.session(public, limits, order["seed"], order["outputs"]))
-            return {}, b""
+            session = self._sandbox.session(public, limits, order["seed"], order["outputs"])
+            self._sessions.append(session)
+            return {"machine": session.machine}, b""
         rest = order["seed"], order["arguments"], order["observer"], order["outputs"]
         exposed = landlock.exposes_server(self._protections)
         outcome = run_once(self._sandbox, order["code"], public, limits, *rest, exposed=exposed)
@@ -242,10 +247,10 @@ def run_once(
     try:
         return _with_memory_status(lambda: sandbox.run(code, public, limits, seed, arguments, observer, outputs))
     except DiedTwice:
-        if not exposed or sandbox.run("", public, limits, seed).status != "ok":
+        if not exposed or (next_run := sandbox.run("", public, limits, seed)).status != "ok":
             raise
         problems = dict.fromkeys(outputs, "the run killed its own server")
-        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", {}, problems)
+        return Outcome("killed", None, 0.0, 0.0, 0.0, b"", b"", {}, problems, machine=next_run.machine)
 
 
 def _with_memory_status(run: Callable[[], R]) -> R:

@@ -120,8 +120,10 @@ class DockerSandbox(BaseSandbox):
         order: Order = {"do": "open", "limits": asdict(limits), "seed": seed, "outputs": list(outputs)}
 
         def begin(container: Container) -> DockerSession:
-            _ask_about(container, order, public, content, 2 * REPLY_S)
-            return DockerSession(container, self.protections, outputs)
+            reply, _ = _ask_about(container, order, public, content, 2 * REPLY_S)
+            session = DockerSession(container, self.protections, outputs)
+            session.machine = reply["machine"]
+            return session
 
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())

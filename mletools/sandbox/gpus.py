@@ -31,12 +31,14 @@ class Device:
 
     nodes: below /dev, as far as they exist. visible: its value of CUDA_VISIBLE_DEVICES; CUDA counts only the cards that a
     process may open. unseen: folders below /proc that tell of other hardware. key: names the device, however it is spelt.
+    model: of its card; None: the driver does not tell.
     """
 
     nodes: tuple[str, ...]
     visible: str
     unseen: tuple[str, ...]
     key: str
+    model: str | None = None
 
 
 NO_DEVICE = Device((), "", ("bus", "driver"), "")
@@ -49,6 +51,7 @@ class Card:
     minor: int
     folder: str
     uuid: str
+    model: str | None = None
 
     @property
     def node(self) -> str:
@@ -63,7 +66,8 @@ def cards() -> list[Card]:
         told = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE))
         excluded = "Yes" in (told.get("GPU Excluded"), told.get("Blacklisted"))  # which CUDA does not count
         if told.get("Device Minor", "").isdigit() and not excluded:
-            found.append(Card(int(told["Device Minor"]), path.parent.name, told.get("GPU UUID", "")))
+            names = path.parent.name, told.get("GPU UUID", ""), told.get("Model") or None
+            found.append(Card(int(told["Device Minor"]), *names))
     if not found:
         nodes = [path.name.removeprefix("nvidia") for path in _ROOT.glob("dev/nvidia[0-9]*")]
         found = [Card(int(minor), "", "") for minor in nodes if minor.isdigit()]
@@ -108,7 +112,9 @@ def find(name: str, here: Sequence[Card]) -> Device:
         raise ToolError(f"{card.uuid} has no MIG instance {'/'.join(instance)}: nvidia-smi -q lists them")
     others = [path.name for path in _ROOT.glob("proc/driver/nvidia/gpus/*") if path.name != card.folder]
     unseen = tuple(f"driver/nvidia/gpus/{folder}" for folder in sorted(others))
-    return Device((card.node, *_OF_NO_CARD, *keys), "0", unseen, "-".join([card.folder or card.node, *instance]))
+    model = f"{card.model}, MIG instance" if card.model and instance else card.model
+    key = "-".join([card.folder or card.node, *instance])
+    return Device((card.node, *_OF_NO_CARD, *keys), "0", unseen, key, model)
 
 
 def _nodes_of_instances(card: Card, instance: Sequence[str]) -> list[str]:

@@ -8,10 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ..base.errors import ToolError
 from .outputs import SUBMISSION
+
+if TYPE_CHECKING:
+    from ..records.rollout import Machine
 
 _SKLEARN = (
     "calibration", "cluster", "compose", "decomposition", "dummy", "ensemble", "feature_extraction.text",
@@ -91,6 +94,7 @@ class Outcome(HandedOut):
     start: Literal["warm", "cold"] | None = None
     gpu: str | None = None  # the device of the run
     protections: dict[str, bool] = field(default_factory=dict)  # by name, whether active during the run
+    machine: "Machine | None" = None  # None if nothing ran
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class Session(Protocol):
 
     protections: dict[str, bool]
     backend: str
+    machine: "Machine | None"
 
     def python(self, code: str, wall_s: float) -> Cell:
         """Run `code` in the namespace of the session, and interrupt it after `wall_s` seconds.

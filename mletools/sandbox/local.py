@@ -21,6 +21,7 @@ from . import landlock, mounts, session_driver, solution
 from .gpus import NO_DEVICE, Leases, cards, find
 from .interface import DEFAULT_PREIMPORT, OUTPUTS, Limits, Outcome, Setup, check_arguments, check_public
 from .job import NOBODY
+from .machine import this_machine
 from .outputs import check_outputs
 from .pool import ServerDied, ServerPool
 from .process_tree import remove_folder
@@ -155,6 +156,7 @@ class LocalSandbox(BaseSandbox):
                     lambda server: LocalSession(server, request, outputs, exposed=exposed)
                 )
             session.protections = dict(self._protections or {})
+            session.machine = this_machine(request.device.model)
             resources = stack.pop_all()
         return self._add_session(session, release, resources)
 
@@ -238,6 +240,7 @@ class LocalSandbox(BaseSandbox):
                 start="cold" if request.cold else "warm",
                 gpu=request.gpu,
                 protections=dict(self._protections or probed),
+                machine=this_machine(request.device.model),
             )
             return outcome, probed
         finally:

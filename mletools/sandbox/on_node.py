@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..base.errors import ToolError
 from . import mounts, shipping
 from .backends import open_backend
 from .interface import Limits, Outcome, Sandbox, Setup
+
+if TYPE_CHECKING:
+    from ..records.rollout import Machine
 
 Answer = tuple[str, Any]  # ("done", a result) or ("error", a message)
 
@@ -134,14 +137,14 @@ class NodeSession:
         self._stack = ExitStack()
 
     def open(self, request: NodeRequest, packed: Any) -> Answer:
-        """Open it; the result is its protections."""
+        """Open it; the result is its protections and its machine."""
 
-        def begin() -> dict[str, bool]:
+        def begin() -> "tuple[dict[str, bool], Machine | None]":
             sandbox, public = self._stack.enter_context(_prepared(request, packed))
             limits = Limits(**request["limits"])
             self._session = sandbox.session(public, limits, request["seed"], request["outputs"])
             self._stack.callback(self._session.close)
-            return self._session.protections
+            return self._session.protections, self._session.machine
 
         return _answered(begin)
 

@@ -152,6 +152,7 @@ def execution_record(
         "start": outcome.start,
         "gpu": outcome.gpu,
         "protections": outcome.protections,
+        "machine": outcome.machine,
         "limits": asdict(limits),
     }
 

@@ -6,10 +6,13 @@ Covered: one cell at a time, `close` from any thread, sessions that end with the
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..base.errors import ToolError
 from .interface import Cell
+
+if TYPE_CHECKING:
+    from ..records.rollout import Machine
 
 REPLY_S = 200.0  # seconds that a remote session may take in addition to those of a cell
 
@@ -19,6 +22,7 @@ class BaseSession:
 
     def __init__(self, backend: str, protections: dict[str, bool], outputs: Sequence[str]) -> None:
         self.backend, self.protections, self.declared = backend, protections, outputs
+        self.machine: Machine | None = None  # set by the sandbox that opens it
         self.finish: Callable[[bool], None] = lambda fit: None  # called once at the end; fit: the server is reusable
         self._turn = threading.Lock()  # held while a cell runs or the session ends
         self._over = self._closing = self._closed = False

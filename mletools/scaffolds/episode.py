@@ -70,6 +70,7 @@ NOTHING_RAN: Execution = {
     "start": None,
     "gpu": None,
     "protections": {},
+    "machine": None,
     "limits": {},
 }
 

@@ -18,6 +18,7 @@ from ..records.rollout import (
     Cell,
     Execution,
     Feedback,
+    Machine,
     Message,
     Policy,
     Rollout,
@@ -111,6 +112,7 @@ class SessionFacts(TypedDict):
     start: Literal["warm", "cold"] | None
     gpu: str | None
     protections: dict[str, bool]
+    machine: Machine | None
     limits: dict[str, object]
 
 

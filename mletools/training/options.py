@@ -11,7 +11,7 @@ from .mismatch import BOUNDS
 from .mismatch import MODES as MISMATCH_MODES
 from .samples import TROUBLES
 
-LOGGERS = ("none", "tensorboard", "wandb", "trackio")
+LOGGERS = ("none", "tensorboard", "wandb", "trackio", "mlflow")
 POLICY, FOLDER, OPTIMISER, WEIGHTS, STREAMING = "Policy", "Run folder", "Optimiser", "Weights", "Streaming"
 ENGINE, TRL, PRIME_RL = "Engine", "trl", "prime-rl"
 ADVANTAGES, LOSS, CORRECTION, ROLLOUTS = "Advantages", "Loss", "Off-policy correction", "Rollouts"

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -244,11 +245,17 @@ class TrainingRun:
 
     def common_arguments(self) -> dict[str, Any]:
         """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""
+        _require_logger(self.options.logger)
         set_tiles(self.options.logits_memory)
         if self.options.logger == "tensorboard":
             os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(self.out / "logs"))
         elif self.options.logger == "wandb":
             os.environ.setdefault("WANDB_PROJECT", "mletools")
+        elif self.options.logger == "mlflow":
+            os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", "mletools")
+            if "MLFLOW_TRACKING_URI" not in os.environ:
+                (self.out / "logs").mkdir(parents=True, exist_ok=True)
+                os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{(self.out / 'logs' / 'mlflow.db').resolve()}"
         return {
             "output_dir": str(self.out),
             "save_strategy": "no",
@@ -267,3 +274,10 @@ class TrainingRun:
             "seed": self.options.seed % 2**32,
             **policy.device_settings(),
         }
+
+
+def _require_logger(name: str) -> None:
+    """ToolError: the library of --logger is not installed."""
+    libraries = (name, "tensorboardX") if name == "tensorboard" else (name,)
+    if name != "none" and not any(map(find_spec, libraries)):
+        raise ToolError(f"--logger {name}: the library is not installed: pip install {name}")

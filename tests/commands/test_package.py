@@ -1,11 +1,13 @@
 """The package: a wheel and an sdist from the tracked files, installed into a clean environment, with all their data."""
 
+import configparser
 import json
 import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,18 @@ def test_the_version_is_that_of_the_changelog_and_the_citation() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     cited = re.search(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert first and cited and first[1] == cited[1] == mletools.__version__
+
+
+def test_what_an_installer_makes_of_a_command_is_what_stands_in_bin() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    points = config["options.entry_points"]["console_scripts"].strip().split("\n")
+    installed = dict(re.split(r" = (?=mletools\.)", point.removesuffix(":main")) for point in points)
+    assert sorted(installed) == COMMANDS
+    for name, module in installed.items():
+        lines = (ROOT / "bin" / name).read_text().split("\n")
+        assert lines[:2] == ["#!/usr/bin/env python3", f"from {module} import main"]
+        assert find_spec(module), module
 
 
 @pytest.mark.slow
@@ -55,6 +69,7 @@ def test_what_is_built_installs_and_works(tmp_path: Path) -> None:
     kept |= {f"schemas/{path.name}" for path in (ROOT / "schemas").iterdir()}  # of a linked folder
     kept |= {"sandbox/Dockerfile", "sandbox/Dockerfile.ml", "sandbox/constraints-ml.txt"}
     assert {f"mletools/{name}" for name in kept} <= packed
+    assert not [name for name in packed if "/scripts/" in name]  # uv, pipx and conda make their own
 
     # A clean environment that has the dependencies of this one, but not this checkout.
     run(sys.executable, "-m", "venv", "--without-pip", "clean", cwd=tmp_path)

@@ -52,6 +52,8 @@ VOLATILE = frozenset(
         "lineage.version",
     }
 )
+# What a machine decides and older records have not: left out, by the names of the field around it and its own.
+GONE = frozenset({"execution.machine"})
 # An agent in turns is told how long its programs took, in whole seconds; so the length of its prompts is volatile, too.
 TOLD = {
     "content": (
@@ -240,7 +242,8 @@ def _settled(value: Any, name: str, around: str, volatile: frozenset[str]) -> An
     if value is not None and not isinstance(value, list) and {name, f"{around}.{name}"} & volatile:
         return "" if isinstance(value, str) else {} if isinstance(value, dict) else type(value)(1)
     if isinstance(value, dict):
-        return {key: _settled(each, key, name, volatile) for key, each in value.items()}
+        kept = {key: each for key, each in value.items() if f"{name}.{key}" not in GONE}
+        return {key: _settled(each, key, name, volatile) for key, each in kept.items()}
     if isinstance(value, list):
         return [_settled(each, name, around, volatile) for each in value]
     if isinstance(value, float) and name in ROUNDED:

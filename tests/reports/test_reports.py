@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import run_command
 from report_builders import a_set, rollout, rows
+from shown_rollouts import EXECUTION
 
 from mletools.base.errors import ToolError
 from mletools.records import schema
@@ -351,14 +352,16 @@ def test_answers_are_counted_by_how_they_were_read() -> None:
 def test_costs_are_summed_over_the_rollouts_that_tell() -> None:
     told = {"prompt_tokens": 100, "completion_tokens": 20, "seconds": 2.0, "usd": 0.5}
     run_set = a_set(
-        "x", rollout("a", 0, 0.5, usage=told, reveal_test=True, execution={"duration_s": 3.0}), rollout("a", 1, 0.5)
+        "x",
+        rollout("a", 0, 0.5, usage=told, reveal_test=True, execution={**EXECUTION, "duration_s": 3.0}),
+        rollout("a", 1, 0.5),
     )
     a = rows([run_set])["a", "x"]
     assert (a["seconds"], a["prompt_tokens"], a["completion_tokens"], a["tokens_rollouts"]) == (6.0, 100, 20, 1)
     assert (a["usd"], a["usd_rollouts"], a["revealed"]) == (0.5, 1, 1)
     assert rows([a_set("y", rollout("a", 0, 0.5))])["a", "y"]["usd"] is None
     # an agent in turns ran its programs itself: they are in its usage
-    in_turns = rollout("a", 0, 0.5, usage=told, settings={}, execution={"duration_s": 3.0})
+    in_turns = rollout("a", 0, 0.5, usage=told, settings={}, execution={**EXECUTION, "duration_s": 3.0})
     assert rows([a_set("z", in_turns)])["a", "z"]["seconds"] == 2.0
 
 
@@ -523,7 +526,7 @@ def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -
     lines = [[cell.strip() for cell in line.split(" |")] for line in markdown[0].split("\n")]
     assert lines[0] == ["| task", *header[1:-1], "metric", ""] and lines[2][0] == r"| a\|b"
     assert csv[0].split("\n")[:2] == [",".join(header), "a|b,x,1,100%,0%,0/0/0,0%,0.5,0.5,auc ↑"]
-    assert len(csv) == len(markdown) - 1 and markdown[-1].startswith("- missing runs: 0 of 2")  # csv has no notes
+    assert len(csv) == len(markdown) - 2 and markdown[-2].startswith("- missing runs: 0 of 2")  # csv has no notes
     refused = run_command("mle-report", "--format", "csv", "--json", "x.jsonl", cwd=tmp_path, check=False)
     assert refused.returncode == 2 and b"--format is for tables" in refused.stderr
 

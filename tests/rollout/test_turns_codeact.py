@@ -36,6 +36,7 @@ from played_checks import (
     observed,
 )
 
+from mletools.sandbox.machine import this_machine
 from mletools.scaffolds.ideas import FIXED, UNANSWERED
 
 SCRIPTS: dict[str, list[Any]] = {
@@ -101,6 +102,7 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     # the program that made it is what ran in the second session
     assert record["code"] == "\n\n".join(record["turns"][at]["code"] for at in (7, 9)) and "_exit" not in record["code"]
     assert record["execution"]["protections"]["private_files"] and record["execution"]["backend"] == "local"
+    assert record["execution"]["machine"] == this_machine()
 
 
 def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:

@@ -25,6 +25,7 @@ import mletools.sandbox.backends
 from mletools.base.errors import ToolError
 from mletools.sandbox import Setup, choose
 from mletools.sandbox.gpus import cards
+from mletools.sandbox.machine import this_machine
 
 
 @pytest.fixture
@@ -89,6 +90,8 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
     assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", name, f"{name}\n")
     assert (cold["start"], cold["gpu"]) == ("cold", name)
     assert warm["protections"] == cold["protections"]
+    model = next((card.model for card in cards()), None)
+    assert warm["machine"] == cold["machine"] == this_machine(model)
     assert b"not installed, so not preimported: no_such_module" in done.stderr
 
 

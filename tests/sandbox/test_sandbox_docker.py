@@ -25,6 +25,7 @@ from mletools.sandbox import Limits, Setup, agent, container, engine, open_sandb
 from mletools.sandbox.container import LABEL, DockerSandbox
 from mletools.sandbox.engine import Kind, host_config
 from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.machine import this_machine
 
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 SMALL = ("json",)  # what a container imports ahead where no test needs more, so that it starts quickly
@@ -127,7 +128,7 @@ def test_good_solution_as_in_the_local_sandbox(whole: DockerSandbox, public: Pat
     assert (outcome.status, outcome.exit_code, outcome.stderr) == ("ok", 0, b"")
     assert outcome.submission == b"x,y\n1,0\n2,0\n5,1\n6,1\n"
     assert (outcome.backend, outcome.start, outcome.gpu) == ("docker", "warm", None)
-    assert outcome.protections == whole.protections
+    assert outcome.protections == whole.protections and outcome.machine == this_machine()
     assert outcome.cpu_s > 0 and outcome.duration_s > 0 and outcome.peak_memory_mb > 1
     if whole._setup.image == "mletools-sandbox:test":  # of the same libraries as here
         with LocalSandbox(Setup(1)) as local:

@@ -32,15 +32,16 @@ CARDS = {
     "0000:7a:00.0": (2, "GPU-excluded", "Yes"),
     "10000:03:00.0": (1, THIRD, "No"),
 }
-INFORMATION = """\
-Model: \t\t NVIDIA H100 80GB HBM3
+MODEL = "NVIDIA H100 80GB HBM3"
+INFORMATION = f"""\
+Model: \t\t {MODEL}
 IRQ:   \t\t 10
-GPU UUID: \t {uuid}
+GPU UUID: \t {{uuid}}
 Bus Type: \t PCIe
-Bus Location: \t {folder}
-Device Minor: \t {minor}
+Bus Location: \t {{folder}}
+Device Minor: \t {{minor}}
 GPU Firmware: \t 535.129.03
-GPU Excluded:\t {excluded}
+GPU Excluded:\t {{excluded}}
 """
 INSTANCES = {"gi1": 30, "gi1/ci0": 31, "gi1/ci1": 32, "gi2": 39, "gi2/ci0": 40}  # of the third card; nodes
 SHARED = ["nvidia-uvm", "nvidia-uvm-tools", "nvidiactl"]
@@ -102,6 +103,7 @@ def test_a_device_has_its_own_nodes_by_every_name(machine: Path, name: str, own:
     device = find(*gpus.parse(name), cards())
     assert sorted(device.nodes) == sorted([*own, *SHARED])
     assert device.visible == "0"  # CUDA counts the cards that it may open
+    assert device.model == (f"{MODEL}, MIG instance" if name.startswith("MIG") else MODEL)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_cards_that_may_not_be_opened_are_not_counted(machine: Path, monkeypatch
     """As in a job of a batch system, or in a container, where nvidia-smi and CUDA do not count them either."""
     (machine / "dev" / "nvidia3").unlink()
     monkeypatch.setattr(gpus, "_may_open", lambda path, may=gpus._may_open: path.name != "nvidia0" and may(path))
-    assert cards() == [Card(1, "10000:03:00.0", THIRD)]
+    assert cards() == [Card(1, "10000:03:00.0", THIRD, MODEL)]
     assert "nvidia1" in find("0", cards()).nodes
 
 

@@ -27,6 +27,7 @@ from mletools.sandbox import Cell, Limits, Outcome, Sandbox, Session, Setup
 from mletools.sandbox.attacks import ATTACKS, Attack, AttackTargets
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.machine import this_machine
 from mletools.sandbox.on_ray import RaySandbox
 from mletools.sandbox.selftest import attempt
 
@@ -597,6 +598,7 @@ def check_backend(sandbox: Sandbox, public: Path) -> None:
     with opened(sandbox, public, 5, memory_mb=300) as session:
         assert session.backend == sandbox.name
         assert session.protections == sandbox.protections
+        assert session.machine == this_machine()
         assert printed(python(session, "x = 1\nopen('input/test.csv').read()")) == "'x\\n1\\n2\\n5\\n6\\n'\n"
         assert printed(python(session, "import random; random.random()")) == f"{random.Random(5).random()!r}\n"
         cell = session.bash("echo a > submission.csv; exit 3", LONG)

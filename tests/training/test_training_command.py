@@ -5,10 +5,16 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, TESTS, mostly_nightly
+
+from mletools.base.errors import ToolError
+from mletools.training import runs
+from mletools.training.sft import SftOptions
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -188,6 +194,59 @@ def test_curves_for_tensorboard(nano, tmp_path) -> None:
     curve = events.Scalars("train/reward_mean")
     assert [point.value for point in curve] == pytest.approx([step["reward_mean"] for step in steps])
     assert {"train/loss", "train/grad_norm", "train/sampler_kl", "train/staleness"} <= set(events.Tags()["scalars"])
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio", "mlflow"])
+def test_a_logger_that_is_not_installed_is_named(name: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(runs, "find_spec", lambda library: None)
+    run = SimpleNamespace(out=tmp_path / "run", options=SftOptions(logger=name))
+    with pytest.raises(ToolError, match=f"^--logger {name}: the library is not installed: pip install {name}$"):
+        runs.TrainingRun.common_arguments(run)
+
+
+@pytest.fixture(scope="module")
+def with_mlflow(tmp_path_factory) -> Path:
+    """A Python that has MLflow beside what this one has."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "these.pth").write_text(f"{ROOT}\n{Path(pytest.__file__).parents[1]}\n")
+    python = folder / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "--quiet", "mlflow-skinny>=3", "sqlalchemy", "alembic"]
+    done = subprocess.run(install, capture_output=True, text=True, timeout=280)
+    if done.returncode:
+        pytest.skip(f"no MLflow from a package index, its curves are not tested: {done.stderr.strip()[-200:]}")
+    return python
+
+
+@pytest.mark.slow
+def test_curves_for_mlflow(nano, tmp_path, with_mlflow) -> None:
+    out, elsewhere = tmp_path / "run", f"sqlite:///{tmp_path / 'mine.db'}"
+    read = """
+        import json, sys, mlflow
+        client = mlflow.MlflowClient(sys.argv[1])
+        (run,) = client.search_runs([client.get_experiment_by_name("mletools").experiment_id])
+        curve = [point.value for point in client.get_metric_history(run.info.run_id, "reward_mean")]
+        print(json.dumps([run.info.run_name, run.info.status, curve, sorted(run.data.metrics)]))
+    """
+    for uri, env in ((f"sqlite:///{out / 'logs' / 'mlflow.db'}", {}), (elsewhere, {"MLFLOW_TRACKING_URI": elsewhere})):
+        command = [str(with_mlflow), str(ROOT / "bin" / "mle-train-grpo"), "--model", str(nano), "--run-dir", str(out)]
+        trained = subprocess.run(
+            [*command, "--logger", "mlflow", "--groups-per-step", "1"],
+            input="".join(json.dumps(record) + "\n" for record in rollouts(8)),
+            capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **env}, timeout=280,
+        )  # fmt: skip
+        assert trained.returncode == 0, trained.stderr
+        steps = [json.loads(line) for line in trained.stdout.splitlines()]
+        found = subprocess.run(
+            [with_mlflow, "-c", textwrap.dedent(read), uri], capture_output=True, text=True, check=True
+        )
+        name, status, curve, metrics = json.loads(found.stdout.splitlines()[-1])
+        assert (name, status) == (out.name, "FINISHED")
+        assert curve == pytest.approx([step["reward_mean"] for step in steps])
+        assert {"loss", "grad_norm", "sampler_kl", "staleness"} <= set(metrics)
+        out = tmp_path / "second"
+    assert not (out / "logs").exists() and not (tmp_path / "mlruns").exists()
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from ...base.visible import visible_line
 from ...records.rollout import Rollout
 from ...records.training import TrainStep
 from .. import show
+from ..disclosure import described
 from ..runs import GradedRun, RunSet
 from ..search import is_search
 from ..searches import Progress
@@ -128,6 +129,7 @@ class Page:
                 cards=list(_cards(runs, overall)),
                 tables=shown_tables,
                 notes=notes(overall) if overall else [],
+                rests_on=described(overall),
                 groups=groups,
                 step_data=packed(fields(steps)) if steps else None,
                 rollouts=bool(self._rows),
