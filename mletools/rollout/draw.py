@@ -52,7 +52,7 @@ class OpenGroup(TypedDict):
 class Learnable:
     """Feed rewards with `reward`, ask for the next task with `draw`.
 
-    New tasks are drawn first, in the order of the input. Of the rest each is due a share of the groups: FLOOR of them
+    New tasks, of which nothing was begun or has come, are drawn first, in the order of the input. Of the rest each is due a share of the groups: FLOOR of them
     alike, 1 - FLOOR in proportion to its spread; one of which nothing has come back counts as the mean of the others. Who
     is owed most is drawn (smooth weighted round robin): no chance is in it, so that the same rewards at the same draws give
     the same tasks, every share is kept to within a group or so, and tasks that are all alike take turns.
@@ -60,6 +60,11 @@ class Learnable:
 
     known: dict[str, Known] = field(default_factory=dict)
     open: dict[str, OpenGroup] = field(default_factory=dict)
+
+    def meet(self, of: Sequence[str]) -> None:
+        """Know these ids, so that their rewards count."""
+        for id in of:
+            self.known.setdefault(id, {"draws": 0, "owed": 0.0, "spread": 0.0, "groups": 0.0})
 
     def reward(self, of: str, group: str, size: int, reward: float | None) -> None:
         """A reward of a group of `size` that began from the task or state `of`; None: its rule gives it none."""
@@ -83,31 +88,28 @@ class Learnable:
         known["spread"] = (before * known["spread"] + spread) / known["groups"]
 
     def shares(self, of: Sequence[str]) -> list[float]:
-        """The share of the groups that each of these tasks is due, by their ids; they sum to 1."""
-        known = [self.known.get(id) for id in of]
-        spreads = [each["spread"] if each is not None and each["groups"] else None for each in known]
-        told = [spread for spread in spreads if spread is not None]
+        """The share of the groups that each of these ids is due; they sum to 1."""
+        known = [self.known[id] for id in of]
+        told = [each["spread"] for each in known if each["groups"]]
         usual = math.fsum(told) / len(told) if told else 0.0
-        filled = [usual if spread is None else spread for spread in spreads]
-        total = math.fsum(filled)
+        spreads = [each["spread"] if each["groups"] else usual for each in known]
+        total = math.fsum(spreads)
         if total <= 0:
             return [1 / len(of)] * len(of)
-        return [FLOOR / len(of) + (1 - FLOOR) * spread / total for spread in filled]
+        return [FLOOR / len(of) + (1 - FLOOR) * spread / total for spread in spreads]
 
     def draw(self, of: Sequence[str]) -> tuple[str, int]:
         """The next of these ids to begin a group of, and how often it was drawn before."""
-        new = next((id for id in of if id not in self.known), None)
-        if new is not None:
-            self.known[new] = {"draws": 1, "owed": 0.0, "spread": 0.0, "groups": 0.0}
-            return new, 0
-        for id, share in zip(of, self.shares(of), strict=True):
-            self.known[id]["owed"] += share
-        # of equals the first: sums of shares are rounded, so that what is equal up to that counts as equal
-        id = max(of, key=lambda each: round(self.known[each]["owed"], 9))
-        known = self.known[id]
-        known["owed"] -= 1
-        known["draws"] += 1
-        return id, known["draws"] - 1
+        self.meet(of)
+        id = next((id for id in of if not self.known[id]["draws"] and not self.known[id]["groups"]), None)
+        if id is None:
+            for each, share in zip(of, self.shares(of), strict=True):
+                self.known[each]["owed"] += share
+            # sums of shares are rounded: what is equal up to that counts as equal, and the first is taken
+            id = max(of, key=lambda each: round(self.known[each]["owed"], 9))
+            self.known[id]["owed"] -= 1
+        self.known[id]["draws"] += 1
+        return id, self.known[id]["draws"] - 1
 
 
 @dataclass
@@ -172,6 +174,7 @@ class LearnableState:
 
     def next(self, of: Sequence[str]) -> tuple[str, int]:
         """The next of these ids to begin a group of, by all rewards that have come, and how often it was drawn before."""
+        self.learnable.meet(of)
         self._read_rewards()
         drawn = self.learnable.draw(of)
         self.groups += 1
