@@ -52,10 +52,11 @@ class OpenGroup(TypedDict):
 class Learnable:
     """Feed rewards with `reward`, ask for the next task with `draw`.
 
-    New tasks, of which nothing was begun or has come, are drawn first, in the order of the input. Of the rest each is due a share of the groups: FLOOR of them
-    alike, 1 - FLOOR in proportion to its spread; one of which nothing has come back counts as the mean of the others. Who
-    is owed most is drawn (smooth weighted round robin): no chance is in it, so that the same rewards at the same draws give
-    the same tasks, every share is kept to within a group or so, and tasks that are all alike take turns.
+    New tasks, of which nothing was begun or has come, are drawn first, in the order of the input. Of the rest each is due a
+    share of the groups: FLOOR of them alike, 1 - FLOOR in proportion to its spread; one of which nothing has come back counts
+    as the mean of the others. Who is owed most is drawn (smooth weighted round robin): no chance is in it, so that the same
+    rewards at the same draws give the same tasks, every share is kept to within a group or so, and tasks that are all alike
+    take turns.
     """
 
     known: dict[str, Known] = field(default_factory=dict)
