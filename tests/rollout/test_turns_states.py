@@ -104,13 +104,13 @@ def test_a_resumed_run_writes_each_state_once(tmp_path: Path) -> None:
     write_tasks(tmp_path, 2)
     script = in_steps([runs(program(2.5)), runs(program(2.9)), ENDS])
     with FaultyServer(script) as server:
-        line = [*command(server, "react", *STATES), "-o", "out.jsonl"]
+        line = [*command(server, "react", *STATES), "-j", "1", "-o", "out.jsonl"]
         done = run_command(*line, cwd=tmp_path)
         whole = (tmp_path / "states.jsonl").read_bytes()
         assert done.returncode == 0 and len(records(whole)) == 4
-        for name in ("out.jsonl", "states.jsonl"):
+        for name, lines in (("out.jsonl", 1), ("states.jsonl", 3)):  # killed in the second rollout, after its first state
             kept = (tmp_path / name).read_bytes().split(b"\n")
-            (tmp_path / f"{name}.partial").write_bytes(kept[0] + b"\n")
+            (tmp_path / f"{name}.partial").write_bytes(b"".join(line + b"\n" for line in kept[:lines]))
             (tmp_path / name).unlink()
         run_command(*line, "--resume", cwd=tmp_path)
     assert Counter(each["id"] for each in records((tmp_path / "states.jsonl").read_bytes())) == Counter(
