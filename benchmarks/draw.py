@@ -156,7 +156,10 @@ def ratio(first: list[float], second: list[float]) -> str:
 def tables() -> str:
     rows, pairs = [], []
     for world in WORLDS:
-        of = {arm: sorted((r for r in kept() if (r["world"], r["arm"]) == (world, arm)), key=lambda r: r["seed"]) for arm in ARMS}
+        of = {
+            arm: sorted((r for r in kept() if (r["world"], r["arm"]) == (world, arm)), key=lambda r: r["seed"])
+            for arm in ARMS
+        }
         for arm, same in of.items():
             if same:
                 means = [f"{statistics.mean(r[what] for r in same):,.0f}" for what in ("rollouts", "seconds", "steps")]
@@ -166,7 +169,17 @@ def tables() -> str:
         if of["uniform"] and len(of["uniform"]) == len(of["learnable"]):
             for what in ("rollouts", "seconds"):
                 pairs.append([world, what, ratio(*([r[what] for r in of[arm]] for arm in ARMS))])
-    heads = ["world", "arm", "seeds", "reached", "rollouts", "seconds", "steps", "without spread", f"groups on {', '.join(SHOWN)}"]
+    heads = [
+        "world",
+        "arm",
+        "seeds",
+        "reached",
+        "rollouts",
+        "seconds",
+        "steps",
+        "without spread",
+        f"groups on {', '.join(SHOWN)}",
+    ]
     return "\n\n".join(
         [
             tabulate(rows, heads, "github", disable_numparse=True),

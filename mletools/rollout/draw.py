@@ -194,7 +194,8 @@ class LearnableState:
     def _add(self, place: str, line: bytes) -> None:
         try:
             record = loads(line)
-        except ValueError as error:  # a killed pipe leaves the beginning of a line, and the next run writes on behind it
+        except ValueError as error:
+            # a killed pipe leaves the beginning of a line, and the next run writes on behind it
             self.say(f"{place}: left out: {error}")
             return
         try:

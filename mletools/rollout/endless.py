@@ -200,9 +200,9 @@ class EndlessOptions:
         if not self.forever:
             raise OptionError("--draw learnable is about --forever")
         if self.draw_from is None:
-            raise OptionError("--draw learnable: by which rewards? --draw-from FILE: let `tee -a FILE` follow mle-grade")
+            raise OptionError("--draw learnable: by which rewards? --draw-from FILE, which `tee -a FILE` writes")
         if is_stream(self.draw_from):
-            raise OptionError("--draw-from reads a file that grows: let `tee -a FILE` write one in the middle of the pipe")
+            raise OptionError("--draw-from reads a file that grows: let `tee -a FILE` write one behind mle-grade")
         if group_size < 2:
             raise OptionError("--draw learnable goes by the spread within groups: give -g 2 or more")
 

@@ -202,7 +202,8 @@ class Runner:
         self.models.check(self.endless.follow is None)
         if self.scaffold.executes:
             self.sandbox.check()
-        size, kinds = self.options.group_size, Counter(line.record["kind"] for line in self.run.lines(*self.scaffold.inputs))
+        size = self.options.group_size
+        kinds = Counter(line.record["kind"] for line in self.run.lines(*self.scaffold.inputs))
         told = " and ".join(f"{number} {kind}s" for kind, number in kinds.items()) or f"0 {self.scaffold.input}s"
         again = ", again and again" if self.endless.forever else ""
         self.run.say(

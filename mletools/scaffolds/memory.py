@@ -27,9 +27,9 @@ from .states import (
     begun_from,
     earlier_solution,
     score_shown,
+    stands,
     start_state,
     state_of,
-    stands,
     states_option,
 )
 

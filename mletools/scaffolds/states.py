@@ -9,7 +9,7 @@ from typing import Any
 from .. import prompts
 from ..base.errors import RecordError
 from ..base.options import option
-from ..records.rollout import Rollout, StartState
+from ..records.rollout import StartState
 from . import messages
 from .episode import Episode
 from .interface import Job, Settings, State, state_id
@@ -24,7 +24,9 @@ def states_option(help: str) -> Any:
     return option(help, flags=("--write-states",), kind="output file", metavar="FILE", machine=True)
 
 
-AT_SUBMISSIONS = "Write the state after each program whose submission is valid, and counts so far, to FILE: an input to begin from."
+AT_SUBMISSIONS = (
+    "Write the state after each program whose submission is valid, and counts so far, to FILE: an input to begin from."
+)
 
 
 def state_of(episode: Episode[Any], query: dict[str, str] | None = None) -> State:

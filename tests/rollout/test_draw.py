@@ -232,7 +232,10 @@ def test_a_torn_line_is_told_and_left_out(tmp_path: Path) -> None:
 def test_what_is_no_graded_rollout_is_an_error(tmp_path: Path) -> None:
     ungraded = rollout(IDS[0], "g", 0, 1.0)
     del ungraded["reward"]
-    for record, message in ((ungraded, ":1: no reward: --draw-from is what mle-grade writes"), (TASKS[0], ":1: no rollout")):
+    for record, message in (
+        (ungraded, ":1: no reward: --draw-from is what mle-grade writes"),
+        (TASKS[0], ":1: no rollout"),
+    ):
         (tmp_path / "graded").write_text(json.dumps(record) + "\n")
         with pytest.raises(ToolError, match=message):
             opened(tmp_path).next(IDS)
@@ -258,7 +261,9 @@ def test_a_state_is_drawn_as_a_task_is(tmp_path: Path) -> None:
         append(tmp_path / "graded", rollout(IDS[0], "g", turn, reward, state=start))
     append(tmp_path / "graded", rollout(IDS[0], "h", 0, 0.5))
     state.next([IDS[0], mine])
-    assert {each["of"]: each["rewards"] for each in state.learnable.open.values() if each["of"] == mine} == {mine: [1.0]}
+    assert {each["of"]: each["rewards"] for each in state.learnable.open.values() if each["of"] == mine} == {
+        mine: [1.0]
+    }
     assert [each["rewards"] for each in state.learnable.open.values() if each["of"] == IDS[0]] == [[0.0], [0.5]]
 
 
@@ -294,7 +299,7 @@ def test_a_state_that_is_none_is_refused(change: dict[str, Any], message: str, t
         LearnableState.read(path, 0, Path("graded"), print)
     for text in ("{", '{"kind": NaN}', "[]"):
         path.write_text(text)
-        with pytest.raises(ToolError, match="is no state of mle-rollout .*: remove it to begin anew"):
+        with pytest.raises(ToolError, match=r"is no state of mle-rollout .*: remove it to begin anew"):
             LearnableState.read(path, 0, Path("graded"), print)
 
 
@@ -334,7 +339,9 @@ def test_rewards_that_come_back_decide_what_is_drawn(tmp_path: Path) -> None:
     first = rolled(tmp_path, "--passes", "1", *LEARNABLE)
     assert [record["task"]["id"] for record in first] == [IDS[0], IDS[0], IDS[1], IDS[1]]
     taught = {IDS[0]: (0.0, 0.0), IDS[1]: (0.0, 1.0)}
-    append(tmp_path / "graded.jsonl", *({**each, "reward": taught[each["task"]["id"]][each["sample"]]} for each in first))
+    append(
+        tmp_path / "graded.jsonl", *({**each, "reward": taught[each["task"]["id"]][each["sample"]]} for each in first)
+    )
     after = rolled(tmp_path, "--passes", "11", *LEARNABLE)
     assert Counter(record["task"]["id"] for record in after) == {IDS[0]: 2 * 2, IDS[1]: 2 * 18}
     assert len({record["id"] for record in first + after}) == 44  # each group has a seed of its own
@@ -345,9 +352,17 @@ def test_in_a_pipe_the_graded_rollouts_come_back(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS[:2]))
     for passes in (1, 2):
         line = " ".join([*ENDLESS, "-g 4", "--passes", str(passes), *LEARNABLE, "tasks.jsonl"])
-        pipe = f"{line} | mle-sandbox -q -j 1 | mle-grade -q | tee -a graded.jsonl | mle-filter -q --keep-invalid > kept"
-        environment = {**machine_environment(), "PATH": f"{BIN}:{os.environ['PATH']}", "MLE_DATA": str(ROOT / "examples")}
-        subprocess.run(["bash", "-c", f"set -o pipefail; {pipe}"], cwd=tmp_path, check=True, env=environment, timeout=200)
+        pipe = (
+            f"{line} | mle-sandbox -q -j 1 | mle-grade -q | tee -a graded.jsonl | mle-filter -q --keep-invalid > kept"
+        )
+        environment = {
+            **machine_environment(),
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "MLE_DATA": str(ROOT / "examples"),
+        }
+        subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {pipe}"], cwd=tmp_path, check=True, env=environment, timeout=200
+        )
     state = json.loads((tmp_path / "state").read_text())
     assert [state["known"][id]["groups"] for id in IDS[:2]] == [1, 1] and state["groups"] == 4
     graded = records((tmp_path / "graded.jsonl").read_bytes())

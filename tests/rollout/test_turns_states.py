@@ -108,7 +108,10 @@ def test_a_resumed_run_writes_each_state_once(tmp_path: Path) -> None:
         done = run_command(*line, cwd=tmp_path)
         whole = (tmp_path / "states.jsonl").read_bytes()
         assert done.returncode == 0 and len(records(whole)) == 4
-        for name, lines in (("out.jsonl", 1), ("states.jsonl", 3)):  # killed in the second rollout, after its first state
+        for name, lines in (
+            ("out.jsonl", 1),
+            ("states.jsonl", 3),
+        ):  # killed in the second rollout, after its first state
             kept = (tmp_path / name).read_bytes().split(b"\n")
             (tmp_path / f"{name}.partial").write_bytes(b"".join(line + b"\n" for line in kept[:lines]))
             (tmp_path / name).unlink()
@@ -193,7 +196,9 @@ def test_the_first_trace_of_a_memory_begins_from_the_state(memory: Played, tmp_p
     check_nothing_told(memory.folder, [*done.records, *again.records], done.requests + again.requests)
 
 
-def test_a_state_without_a_validation_score_is_ranked_by_the_test_score_or_refused(memory: Played, tmp_path: Path) -> None:
+def test_a_state_without_a_validation_score_is_ranked_by_the_test_score_or_refused(
+    memory: Played, tmp_path: Path
+) -> None:
     state = states_of(memory)[0]
     state["state"]["validation"] = None
     (tmp_path / "begin.jsonl").write_text(json.dumps(state) + "\n")
