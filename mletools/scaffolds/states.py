@@ -40,7 +40,9 @@ def state_of(episode: Episode[Any], query: dict[str, str] | None = None) -> Stat
     state["rollout"], state["turn"] = episode.job.id, turn
     so_far = episode.record("asked", state=state)
     so_far["id"] = state_id(episode.job.id, turn)
-    so_far["messages"], so_far["turns"] = list(episode.messages), [turn.copy() for turn in episode.turns]
+    # copies, for the episode goes on: the ids of what was told last come with the next answer
+    so_far["messages"] = [message.copy() for message in episode.messages]
+    so_far["turns"] = [turn.copy() for turn in episode.turns]
     return State(so_far)
 
 

@@ -82,9 +82,9 @@ def test_a_state_is_written_where_the_solution_at_hand_is_a_new_valid_one(
         turn = state["state"]["turn"]
         assert state["id"] == state_id(whole["id"], turn) and state["stop_reason"] == "asked"
         assert state["turns"] == whole["turns"][: turn + 1] and state["settings"] == whole["settings"]
-        # up to what was told of the program, and before what came next
-        assert state["messages"] == whole["messages"][: len(state["messages"])]
-        assert state["messages"][-1]["content"] == observed(whole, turn)
+        *before, told = state["messages"]
+        assert before == whole["messages"][: len(before)]
+        assert told == {"role": "user", "content": observed(whole, turn)}  # its ids come with the next answer
     folder = tmp_path / "again"
     folder.mkdir()
     (folder / "input").symlink_to(played.folder / f"views/{task['id']}-0.2/public")
