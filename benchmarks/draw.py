@@ -4,7 +4,8 @@
 
 A simulation. The sampler is the tool's, with the shares and constants that mle-rollout has; the policy is a table: a softmax
 over twelve programs for each of 60 tasks, whose logits are sums of a part of all tasks, one of the task's kind and one of its
-own, so that what is learnt on a task helps its kind. GRPO's update on steps of 16 groups of 8; groups without spread fill no
+own, so that what is learnt on a task helps others: which programs are valid is the same for all, which is best differs by kind.
+GRPO's update on steps of 16 groups of 8; groups without spread fill no
 step; two steps' worth of groups are in flight, and rewards come back when a group is done. A run ends when the exact mean
 reward over all tasks has come three quarters of the way from the first policy's to that of the best programs. Both arms have
 the same tasks and the same first policy. Runs that are kept in benchmarks/draw/ are not run again; -n 0 runs nothing.
@@ -32,7 +33,7 @@ from tabulate import tabulate
 KEPT = Path(__file__).parent / "draw" / "runs.jsonl"
 TASKS, PROGRAMS, KINDS = 60, 12, 6
 STEP, GROUP, IN_FLIGHT, AT_ONCE = 16, 8, 32, 16  # groups, rollouts, groups, programs
-RATE = 0.5
+RATE = 0.05
 WAY = 0.75  # from the first mean reward to the best
 REWARDS = (0.3, 0.5, 0.7, 0.85, 1.0)  # of a kind's programs that are valid
 # how many of the kinds the first policy has solved, half knows, and hardly ever answers
@@ -60,7 +61,7 @@ class World:
         kinds = np.arange(TASKS) % KINDS
         rewards, of_kind = np.zeros((TASKS, PROGRAMS)), np.zeros((KINDS, PROGRAMS))
         for kind in range(KINDS):
-            valid = rng.permutation(PROGRAMS)[: len(REWARDS)]
+            valid = rng.permutation(len(REWARDS))  # the same programs in all kinds, and which is best differs
             of_kind[kind, valid] = (0.0, -0.5, -5.0)[levels[kind]]
             if levels[kind] == 0:
                 of_kind[kind, valid[-1]] = 7.0
