@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from .. import cli
-from ..base.errors import OptionError
 from ..base.options import declarations
 from ..cli_options import Option, changed, click_option, flags_on_command_line, options, value_of
 from ..models.options import KeyOptions, ModelOptions, RoleOptions, SampledModelOptions, role_declarations
@@ -112,12 +111,10 @@ def main(
 
     Reads one task at a time and writes each rollout when it is done.
     """
-    endless.check(run.sidecar_path("") is not None)
+    endless.check(run.sidecar_path("") is not None, plan.group_size)
     seeded = "seed" in flags_on_command_line()
     scaffold = open_scaffold(plan.scaffold)
     roles = _role_options(own, scaffold.settings)
-    if own.get("states") and not own.get("ideator"):
-        raise OptionError("--write-states are written where help is asked for: --ideator MODEL (or null, or vague)")
     settings = scaffold.settings(**own)
     if sandbox.timeout is not None:
         settings = replace(settings, execution_seconds=sandbox.timeout)

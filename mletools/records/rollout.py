@@ -756,7 +756,7 @@ class RolloutBody(TypedDict):
 
     stop_reason: StopReason
     """Length: the one answer was cut off, or the tokens of the episode are used up; format: it cannot be read;
-    timeout: of the episode; budget: USD; asked: a state, which ends in a question to an ideator."""
+    timeout: of the episode; budget: USD; asked: a state, from which other work begins."""
 
     plan: NotRequired[str]
     """Scaffold single: the text ahead of the program."""

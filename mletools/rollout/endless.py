@@ -1,7 +1,8 @@
 """Rollouts without an end, for a trainer at the other end of the pipe: the tasks again and again, and how far ahead to go.
 
-Covered: going on where a killed run was (--state), a bound on how old the policy behind a rollout gets until it is trained
-on. The bound counts this process's own rollouts; where several sample for one trainer, the trainer's bound is what holds.
+Covered: going on where a killed run was (--state), tasks in turn or by what can be learnt (draw), a bound on how old the policy
+behind a rollout gets until it is trained on. The bound counts this process's own rollouts; where several sample for one
+trainer, the trainer's bound is what holds.
 """
 
 import json
@@ -17,11 +18,13 @@ from ..base.errors import OptionError, ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.jsonl import Line
 from ..base.options import option
+from ..base.streams import is_stream
 from ..models import Model
 from ..models.following import FollowingModel
 from ..models.options import ModelOptions
 from ..records.rollout import Rollout
 from ..run import Run
+from .draw import KIND, LearnableState
 
 PAUSE = 0.2  # seconds between two looks at what the trainer says
 
@@ -114,6 +117,8 @@ class State:
             return State(path, digest)
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(kept, dict) and kept.get("kind") == KIND:
+                raise ToolError(f"{path}: was kept with --draw learnable: give another file")
             state = State(path, str(kept["digest"]), int(kept["groups"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolError(f"{path}: is no state of mle-rollout ({error}): remove it to begin anew") from error
@@ -139,6 +144,17 @@ class EndlessOptions:
         at_least=1,
         metavar="N",
     )
+    draw: str = option(
+        "With --forever: the tasks in turn, or by the spread of their rewards in --draw-from.",
+        default="uniform",
+        choices=("uniform", "learnable"),
+    )
+    draw_from: str | None = option(
+        "With --draw learnable: the graded rollouts of this run, as tee -a FILE writes them in the pipe.",
+        kind="file",
+        metavar="FILE",
+        machine=True,
+    )
     follow: str | None = option(
         "Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, "
         "with a server's model by its version alone.",
@@ -161,7 +177,7 @@ class EndlessOptions:
     )
     since: float = field(default_factory=time.time)  # when the command began
 
-    def check(self, output: bool) -> None:
+    def check(self, output: bool, group_size: int) -> None:
         """OptionError for options that do not go together."""
         if self.forever and output:
             raise OptionError("--forever never ends, and -o FILE would never appear: write to a pipe")
@@ -174,6 +190,21 @@ class EndlessOptions:
                 raise OptionError(f"{name} is about --forever")
         if self.max_staleness is not None and not self.follow:
             raise OptionError("--max-staleness: of which policy? --follow DIR is where it is published")
+        self._check_draw(group_size)
+
+    def _check_draw(self, group_size: int) -> None:
+        if self.draw == "uniform":
+            if self.draw_from is not None:
+                raise OptionError("--draw-from is about --draw learnable")
+            return
+        if not self.forever:
+            raise OptionError("--draw learnable is about --forever")
+        if self.draw_from is None:
+            raise OptionError("--draw learnable: by which rewards? --draw-from FILE, which `tee -a FILE` writes")
+        if is_stream(self.draw_from):
+            raise OptionError("--draw-from reads a file that grows: let `tee -a FILE` write one behind mle-grade")
+        if group_size < 2:
+            raise OptionError("--draw learnable goes by the spread within groups: give -g 2 or more")
 
     def model(self, run: Run, models: ModelOptions, batch: int = 64) -> Model:
         """The model that -m names, which answers with the newest policy that was published."""
@@ -200,14 +231,15 @@ class EndlessOptions:
             )
         return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
 
-    def tasks(self, run: Run, kind: str, group_size: int) -> "Source | None":
+    def tasks(self, run: Run, kinds: tuple[str, ...], group_size: int) -> "Source | None":
         """The lines of the input again and again, with the seed of each; None: once is enough."""
         if not self.forever:
             return None
         ahead = None
         if self.follow:
             ahead = Ahead(Path(self.follow), self.max_staleness, self.patience, self.since, run.pause, run.say)
-        return Source(run, kind, group_size, ahead, Path(self.state) if self.state else None, self.passes)
+        state, rewards = Path(self.state) if self.state else None, Path(self.draw_from) if self.draw_from else None
+        return Source(run, kinds, group_size, ahead, state, self.passes, rewards)
 
 
 @dataclass
@@ -215,29 +247,51 @@ class Source:
     """The tasks of a run without an end, one group's at a time, and what is counted of them."""
 
     run: Run
-    kind: str
+    kinds: tuple[str, ...]
     group_size: int
     ahead: Ahead | None
     state: Path | None
     passes: int | None = None  # where it ends after all
+    rewards: Path | None = None  # the graded rollouts by which tasks are drawn; None: they take turns
     refused: set[str] = field(default_factory=set)  # tasks that are left out from now on, by id
 
     def __iter__(self) -> Iterator[tuple[Line, int]]:
-        lines = list(self.run.lines(self.kind))
+        lines = list(self.run.lines(*self.kinds))
         if not lines:
             raise ToolError("--forever needs at least one task")
+        for line, past in self._in_turn(lines) if self.rewards is None else self._by_rewards(lines, self.rewards):
+            yield line, self.run.seed if past == 0 else derive_seed(self.run.seed, "pass", past)
+
+    def _in_turn(self, lines: Sequence[Line]) -> Iterator[tuple[Line, int]]:
+        """The line of each group, and how often it has come before."""
         state = State.read(self.state, lines, self.run.seed)
-        while self.passes is None or state.groups < self.passes * len(lines):
+        while self._goes_on(state.groups, lines):
             past, index = divmod(state.groups, len(lines))
             if lines[index].record["id"] in self.refused:
-                if all(line.record["id"] in self.refused for line in lines):
-                    raise ToolError("--forever: every task was refused")
                 state.begun()
                 continue
             if self.ahead is not None and not self.ahead.wait(self.group_size):
                 return
             state.begun()
-            yield lines[index], self.run.seed if past == 0 else derive_seed(self.run.seed, "pass", past)
+            yield lines[index], past
+
+    def _by_rewards(self, lines: Sequence[Line], rewards: Path) -> Iterator[tuple[Line, int]]:
+        """As _in_turn, each by what can be learnt from it; see draw."""
+        state = LearnableState.read(self.state, self.run.seed, rewards, self.run.say)
+        named = {line.record["id"]: line for line in lines}
+        while self._goes_on(state.groups, lines):
+            if self.ahead is not None and not self.ahead.wait(self.group_size):
+                return
+            if left := [id for id in named if id not in self.refused]:
+                id, past = state.next(left)
+                yield named[id], past
+
+    def _goes_on(self, groups: int, lines: Sequence[Line]) -> bool:
+        if self.passes is not None and groups >= self.passes * len(lines):
+            return False
+        if all(line.record["id"] in self.refused for line in lines):
+            raise ToolError("--forever: every task was refused")
+        return True
 
     def another(self) -> bool:
         """Whether the bound on staleness lets another group begin now; False without a bound, where each group goes alone."""

@@ -192,7 +192,7 @@ class Runner:
                 progress=self._count_nodes,
                 metric_fails=self._count_metric_failure,
             )
-            self.source = self.endless.tasks(run, self.scaffold.input, self.options.group_size)
+            self.source = self.endless.tasks(run, self.scaffold.inputs, self.options.group_size)
             try:
                 self._work_through(needs)
             except BaseException as error:
@@ -215,11 +215,12 @@ class Runner:
         self.models.check(self.endless.follow is None)
         if self.scaffold.executes:
             self.sandbox.check()
-        kind, size = self.scaffold.input, self.options.group_size
-        count = sum(1 for _ in self.run.lines(kind))
+        size = self.options.group_size
+        kinds = Counter(line.record["kind"] for line in self.run.lines(*self.scaffold.inputs))
+        told = " and ".join(f"{number} {kind}s" for kind, number in kinds.items()) or f"0 {self.scaffold.input}s"
         again = ", again and again" if self.endless.forever else ""
         self.run.say(
-            f"would play {count * size} rollouts of {self.models.options.model} ({count} {kind}s x {size}{again}), "
+            f"would play {kinds.total() * size} rollouts of {self.models.options.model} ({told} x {size}{again}), "
             f"each of at most {self.scaffold.describe(self.settings)}"
         )
         costs = self.scaffold.costs(self.settings, self.models.prices())
@@ -320,7 +321,7 @@ class Runner:
         """The jobs of each line of the input."""
         times: Counter[str] = Counter()
         name, size, fields = self.options.scaffold, self.options.group_size, self.models.fields
-        tasks = ((line, self.run.seed) for line in self.run.lines(self.scaffold.input))
+        tasks = ((line, self.run.seed) for line in self.run.lines(*self.scaffold.inputs))
         for line, seed in tasks if self.source is None else self.source:
             policy = self.resources.models["policy"].stamped(self.policy)
             items = []

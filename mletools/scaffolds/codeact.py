@@ -10,15 +10,15 @@ from functools import partial
 from typing import ClassVar
 
 from .. import prompts
-from ..base.errors import ToolError
-from ..base.ids import content_id
+from ..base.errors import OptionError, ToolError
 from ..base.options import option
-from ..records.rollout import Rollout, StopReason
+from ..records.rollout import StopReason
 from . import ideas, messages
 from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
 from .messages import escaped, fenced, task_prompt
 from .reading import Fault, Tool, read_action
+from .states import state_of, states_option
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,7 @@ class CodeactSettings(Settings):
         metavar="MODEL",
     )
     ideator_url: str | None = option("URL of the ideator's server (default: --model-url).", kind="url", machine=True)
-    states: str | None = option(
-        "Write the state at each request for help to FILE, for --scaffold idea.",
-        flags=("--write-states",),
-        kind="output file",
-        metavar="FILE",
-        machine=True,
-    )
+    states: str | None = states_option("Write the state at each request for help to FILE, for --scaffold idea.")
     trajectory_tokens: int = option(
         "Maximum tokens of the trajectory in the ideator's question.", default=32000, at_least=1, metavar="N"
     )
@@ -77,9 +71,11 @@ class Codeact(Scaffold[CodeactSettings]):
     sessions = True
 
     def check(self, settings: CodeactSettings) -> CodeactSettings:
-        """The settings. ToolError for an empty ideator."""
+        """The settings. ToolError for an empty ideator, or for states without one."""
         if settings.ideator == "":
             raise ToolError("--ideator needs the name of a model, or null or vague")
+        if settings.states is not None and settings.ideator is None:
+            raise OptionError("--write-states are written where help is asked for: --ideator MODEL (or null, or vague)")
         return settings
 
     def needs(self, settings: CodeactSettings) -> Needs:
@@ -122,7 +118,7 @@ def _turns(episode: Episode[CodeactSettings]) -> Iterator[State]:
         if action.name == FINISH:
             return
         if action.name == HELP:
-            yield State(_state(episode, action.fields))
+            yield state_of(episode, dict(action.fields))
             observation = _ask_ideator(episode, action.fields)
         else:
             observation = _run_cell(episode, KINDS[action.name], *action.fields.values())
@@ -168,14 +164,3 @@ def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) ->
         answer = ideas.as_text(idea) if idea else ideas.UNANSWERED if "refused" in entry else ideas.FIXED["null"]
     episode.turn["help"] = {**entry, "query": dict(query), "answer": answer, "idea": idea, "model": ideator}
     return escaped(answer)
-
-
-def _state(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> Rollout:
-    """The rollout so far as a record of its own, from which an ideator starts."""
-    turn = len(episode.turns) - 1
-    state = episode.state()
-    state["query"], state["rollout"], state["turn"] = dict(query), episode.job.id, turn
-    so_far = episode.record("asked", state=state)
-    so_far["id"] = content_id("state", episode.job.id, turn)
-    so_far["messages"], so_far["turns"] = list(episode.messages), [turn.copy() for turn in episode.turns]
-    return so_far

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, Unpack, final
 
 from .. import prompts
+from ..base.ids import content_id
 from ..base.options import option
 from ..models.prices import Price
 from ..records.rollout import (
@@ -391,9 +392,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class State:
-    """A rollout up to a request for help, from which an ideator may start."""
+    """A rollout up to a request for help, or up to a valid submission, from which other work may begin (states)."""
 
     record: Rollout
+
+
+def state_id(rollout: str, turn: int) -> str:
+    """The id of the state after a turn of a rollout."""
+    return content_id("state", rollout, turn)
 
 
 @dataclass(frozen=True)
@@ -411,9 +417,15 @@ class Scaffold(ABC, Generic[S]):
 
     settings: type[S]
     input: str = "task"  # the kind of record that it works on: task or rollout
+    resumes: bool = False  # it also begins from states, which are rollouts (states)
     prompts: tuple[str, ...] = ()  # names of prompt files; record ids depend on their text
     sessions: bool = False  # each episode has a session in the sandbox
     executes: bool = True  # episodes run programs and see validation scores
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The kinds of records that it works on."""
+        return (self.input, "rollout") if self.resumes else (self.input,)
 
     def check(self, settings: S) -> S:
         """The settings as they are to be. ToolError for some that this scaffold cannot work with."""

@@ -2,27 +2,36 @@
 
 Covered: the actions request_info, validate_code and execute_code as tags or tool calls, traces that end by turns or by a
 full context, their shared pool, marks of reset and memory traces, scores that programs report themselves where no rows can be
-held out. Not covered: steps cut out of traces, and which of them
-to train on (filters).
+held out, states in traces and from one of them. Not covered: steps cut out of traces, and which of them to train on (filters).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .. import prompts
 from ..base.errors import ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.options import option
-from ..records.rollout import Rollout, StartState, StopReason
+from ..records.rollout import Rollout, StopReason
 from . import messages
 from .episode import Episode, opening
-from .interface import Ended, Environment, Job, Needs, Scaffold, Settings
-from .messages import fenced, one_line, task_facts, task_prompt
+from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
+from .messages import one_line, task_facts, task_prompt
 from .pool import ALIKE, Entry, Pool, entry_id
 from .reading import Action, Fault, Tool, read_action
+from .states import (
+    AT_SUBMISSIONS,
+    OUTPUT,
+    begun_from,
+    earlier_solution,
+    score_shown,
+    stands,
+    start_state,
+    state_of,
+    states_option,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ class MemorySettings(Settings):
     similarity: float = option(
         "Solutions more similar than this compete for one slot.", default=ALIKE, at_least=0, at_most=1, metavar="T"
     )
+    states: str | None = states_option(AT_SUBMISSIONS)
     memory_by: str = option(
         "Score that ranks solutions in the pool; test is never shown.", default="test", choices=("validation", "test")
     )
@@ -86,7 +96,6 @@ OWN_SCORES = (
     "validation score: 0.123\n\n"
     "Of your submissions the one with the best such score counts, and later work begins from the best ones."
 )
-OUTPUT = 2000  # characters of an earlier solution's output in a memory trace's question
 
 
 class Memory(Scaffold[MemorySettings]):
@@ -94,6 +103,7 @@ class Memory(Scaffold[MemorySettings]):
 
     settings = MemorySettings
     prompts = ("memory-system", "memory-start", "task")
+    resumes = True
 
     def check(self, settings: MemorySettings) -> MemorySettings:
         """The settings. ToolError for a pool ranked by validation scores that do not exist."""
@@ -108,17 +118,24 @@ class Memory(Scaffold[MemorySettings]):
 
     def needs(self, settings: MemorySettings) -> Needs:
         if settings.max_traces is not None:
-            return Needs()
+            return Needs(states=settings.states)
         return Needs(
-            note=f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner"
+            states=settings.states,
+            note=f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner",
         )
 
-    def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[Rollout]:
-        """The rollouts of the traces, each as it ends."""
+    def play(self, job: Job[MemorySettings], environment: Environment) -> Iterator[Played]:
+        """The rollouts of the traces, each as it ends, after the states in it (--write-states).
+
+        From a state the first trace begins with its solution, and the pool has it. RecordError: it cannot be begun from.
+        """
         bounds = job.settings
         folder = Path(bounds.pool_dir) if bounds.pool_dir else None
         lower = job.task["metric"]["lower_is_better"]
         pool = Pool(job.task["id"], lower, bounds.pool_size, bounds.similarity, folder)
+        first = begun_from(job, bounds.memory_by)
+        if first is not None:
+            pool.push(first)
         seconds, usd, number = 0.0, 0.0, 0
         while number != bounds.max_traces:
             left = replace(
@@ -130,9 +147,10 @@ class Memory(Scaffold[MemorySettings]):
                 break
             id = content_id(job.id, "trace", number) if number else job.id
             trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)
-            rollout = _trace(trace, environment, pool)
-            rollout["settings"] = bounds.as_record()
-            yield rollout
+            for played in _trace(trace, environment, pool, None if number else first):
+                rollout = played.record if isinstance(played, State) else played
+                rollout["settings"] = bounds.as_record()
+                yield played
             seconds += rollout["usage"]["seconds"]
             usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]
             number += 1
@@ -140,8 +158,11 @@ class Memory(Scaffold[MemorySettings]):
                 break  # not even one message fits, and another trace would be no shorter
 
 
-def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Rollout:
-    start = _draw(job, environment, pool)
+def _trace(
+    job: Job[MemorySettings], environment: Environment, pool: Pool, first: Entry | None
+) -> Iterator[State | Rollout]:
+    """The states of a trace and its rollout; first: what it begins from, None: that is drawn."""
+    start = first or _draw(job, environment, pool)
     settings = job.settings
     system = task_prompt(
         "memory-system",
@@ -156,27 +177,19 @@ def _trace(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ro
     if own_scores:
         question += "\n\n" + OWN_SCORES
     if start is not None:
-        question += "\n\n" + _earlier_solution(start, settings)
+        question += "\n\n" + earlier_solution(start, settings, own_scores)
     episode = Episode(job, environment, opening(system, question))
     episode.own_scores = own_scores
-    if start is not None and _shown_at_start(start, settings) is not None:
+    if start is not None and score_shown(start, settings) is not None:
         episode.scores_shown.add(-1)
     try:
-        reason = _turns(episode, environment, pool)
+        reason = yield from _turns(episode, environment, pool)
     except Ended as ended:
         reason = ended.reason
     if start is None:
-        return episode.record(reason, trace="reset")
-    state: StartState = {
-        "score": start.test,
-        "validation": start.validation,
-        "code": start.code,
-        "rollout": start.trace,
-        "turn": start.step,
-    }
-    if own_scores:
-        state["reported_score"] = start.score
-    return episode.record(reason, trace="memory", state=state)
+        yield episode.record(reason, trace="reset")
+    else:
+        yield episode.record(reason, trace="memory", state=start_state(start, own_scores))
 
 
 def _own_scores(settings: MemorySettings) -> bool:
@@ -206,21 +219,9 @@ def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Ent
     return None if fields is None else Entry(**fields)
 
 
-def _shown_at_start(start: Entry, settings: Settings) -> float | None:
-    return settings.shown_at_start(start.test if settings.reveal_test else start.validation)
-
-
-def _earlier_solution(start: Entry, settings: MemorySettings) -> str:
-    shown, rows = _shown_at_start(start, settings), "test" if settings.reveal_test else "validation"
-    standing = "its score is not told." if shown is None else f"its score on the {rows} rows was {shown:g}."
-    if _own_scores(settings):
-        standing = f"its own validation score was {start.score:g}."
-    output = f"What it printed:\n\n{fenced(start.output)}" if start.output else "It printed nothing."
-    code = fenced(start.code.strip(), "python")
-    return prompts.render("memory-start", standing=standing, code=code, output=output)
-
-
-def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Pool) -> StopReason:
+def _turns(
+    episode: Episode[MemorySettings], environment: Environment, pool: Pool
+) -> Generator[State, None, StopReason]:
     submissions = 0
     while True:
         action = read_action(episode.ask(TOOLS), TOOLS)
@@ -244,6 +245,8 @@ def _turns(episode: Episode[MemorySettings], environment: Environment, pool: Poo
             _push(episode, pool)
             submissions += 1
         episode.observe(observation, action)
+        if episode.settings.states is not None and judged and stands(episode):
+            yield state_of(episode)
         if submissions == episode.settings.max_submissions:
             return "finished"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from ..base.errors import RecordError, ToolError
+from ..base.growing import GrowingFile
 from ..base.ids import canonical, content_id, derive_seed
 from ..base.jsonl import loads, read_files
 from ..records import schema
@@ -86,31 +87,19 @@ class GrowingPool(PreviousPool):
     def __init__(self, paths: Sequence[Path], most: int):
         super().__init__({})
         self.most = most
-        self._read_to = {path: (0, 0) for path in paths}  # (bytes, lines)
+        self._files = [GrowingFile(path) for path in dict.fromkeys(paths)]
 
     def draw(self, task: str, seed: int) -> Previous | None:
         """See PreviousPool.draw."""
-        for path in self._read_to:
-            self._read_on(path)
+        for growing in self._files:
+            try:
+                for place, line in growing.new():
+                    self._add(line, place)
+            except OSError as error:
+                raise ToolError(f"{growing.path}: cannot be read: {error.strerror}") from error
         return super().draw(task, seed)
 
-    def _read_on(self, path: Path) -> None:
-        at, number = self._read_to[path]
-        try:
-            with open(path, "rb") as file:
-                file.seek(at)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    at, number = at + len(line), number + 1
-                    self._add(line, f"{path}:{number}")
-        except OSError as error:
-            raise ToolError(f"{path}: cannot be read: {error.strerror}") from error
-        self._read_to[path] = at, number
-
     def _add(self, line: bytes, place: str) -> None:
-        if not line.strip():
-            return
         try:
             record = loads(line)
         except ValueError as error:

@@ -1,19 +1,31 @@
 """Scaffold `react`: reason, call one tool, observe, until an answer (SandMLE, sections 4.3 and D.1).
 
 Covered: the tools PythonInterpreter and Score as tags or tool calls, the format rate, its limits in training and in
-evaluation, episodes that count as timed out. Not covered: state between programs; each runs from the beginning.
+evaluation, episodes that count as timed out, states (states). Not covered: state between programs; each runs from the beginning.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from .. import prompts
 from ..records.rollout import Rollout, StopReason
+from ..records.task import Task
 from . import messages
 from .episode import Episode, opening
-from .interface import Ended, Environment, Job, Scaffold, Settings
+from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
 from .messages import task_prompt
 from .reading import Action, Fault, Tool, named_call, read_action, thinks, without_fence
+from .states import (
+    AT_SUBMISSIONS,
+    begun_from,
+    earlier_solution,
+    score_shown,
+    stands,
+    start_state,
+    state_of,
+    states_option,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,7 @@ class ReactSettings(Settings):
     max_tokens: int | None = 32768
     max_answer_tokens: int = 8192
     context_tokens: int | None = 32768
+    states: str | None = states_option(AT_SUBMISSIONS)
 
 
 # An episode in which more than this share of the programs ran out of time counts as timed out (SandMLE's code).
@@ -49,25 +62,38 @@ class React(Scaffold[ReactSettings]):
 
     settings = ReactSettings
     prompts = ("react-system", "task")
+    resumes = True
 
-    def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[Rollout]:
-        """The rollout of one episode."""
+    def start(self, record: Task | Rollout, settings: ReactSettings, seed: int) -> tuple[list[Any], Any]:
+        """See Scaffold.start."""
+        identity, start = super().start(record, settings, seed)
+        return (identity if record["kind"] == "task" else [*identity, prompts.text("memory-start")]), start
+
+    def needs(self, settings: ReactSettings) -> Needs:
+        return Needs(states=settings.states)
+
+    def play(self, job: Job[ReactSettings], environment: Environment) -> Iterator[Played]:
+        """The states of an episode (--write-states), then its rollout. RecordError: it cannot begin from its state."""
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
         system = task_prompt("react-system", job, environment, **limits)
-        question = task_prompt("task", job, environment)
+        question, start = task_prompt("task", job, environment), begun_from(job)
+        if start is not None:
+            question += "\n\n" + earlier_solution(start, settings)
         episode = Episode(job, environment, opening(system, question))
+        if start is not None and score_shown(start, settings) is not None:
+            episode.scores_shown.add(-1)
         try:
-            reason = _turns(episode)
+            reason = yield from _turns(episode)
         except Ended as ended:
             reason = ended.reason
         runs = [turn["execution"]["status"] for turn in episode.turns if "execution" in turn]
         if runs and runs.count("timeout") > TIMED_OUT * len(runs):
             reason = "timeout"
-        yield episode.record(reason)
+        yield episode.record(reason) if start is None else episode.record(reason, state=start_state(start))
 
 
-def _turns(episode: Episode[ReactSettings]) -> StopReason:
+def _turns(episode: Episode[ReactSettings]) -> Generator[State, None, StopReason]:
     while True:
         reply = episode.ask(TOOLS)
         action = read_action(reply, TOOLS, _body, ("tool_call", "answer"), "" if episode.latest else ANSWER)
@@ -83,6 +109,8 @@ def _turns(episode: Episode[ReactSettings]) -> StopReason:
             execution = episode.run(action.fields["code"])["execution"]
             observation = f"{messages.execution_message(execution)}\n\n{messages.submission_message(execution)}"
             episode.observe(_response(observation, action), action)
+            if episode.settings.states is not None and stands(episode):
+                yield state_of(episode)
         else:
             episode.turn["action"] = "score"
             latest = episode.latest

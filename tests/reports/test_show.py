@@ -133,7 +133,7 @@ def test_states_and_ideas() -> None:
     asked["turns"] = asked["turns"][:1]
     asked["messages"] = asked["messages"][:3]
     state = text({**asked, "stop_reason": "asked", "code": None, "state": {"query": {"goal": "A medal."}}})
-    assert "asked (a state: it ends in a question to an ideator)" in state
+    assert "asked (a state, from which other work begins)" in state
     assert "── after the last turn" in state and "  observation 0\n" in state and "  goal\n  A medal.\n" in state
     idea = {"analysis": "Slow.", "action": "Use fewer trees.", "rationale": "Time."}
     who = {"model": "frozen", "messages": [{"role": "assistant", "content": "Done."}], "usage": usage(5, 6)}

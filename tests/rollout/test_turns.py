@@ -34,7 +34,7 @@ from mletools.records import schema
         ("--scaffold react --reset-ratio 0.5", "--reset-ratio is about --scaffold memory"),
         ("--scaffold codeact --max-traces 2", "--max-traces is about --scaffold memory"),
         ("--scaffold react --ideator x", "--ideator is about --scaffold codeact"),
-        ("--scaffold memory --write-states s.jsonl", "--write-states is about --scaffold codeact"),
+        ("--scaffold improve --write-states s.jsonl", "--write-states is about --scaffold react or codeact or memory"),
         (
             "--scaffold codeact --write-states s.jsonl",
             "--write-states are written where help is asked for: --ideator MODEL (or null, or vague)",

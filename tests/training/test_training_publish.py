@@ -366,7 +366,7 @@ def test_groups_that_may_begin_at_once_are_sampled_together(tmp_path: Path) -> N
     publisher(tmp_path).publish(0, write)  # steps of eight rollouts
 
     def sizes(staleness: int | None, groups: int, batch: int) -> list[int]:
-        source = Source(Any, "task", 4, Ahead(tmp_path, staleness), None)
+        source = Source(Any, ("task",), 4, Ahead(tmp_path, staleness), None)
 
         def begun() -> Iterator[list[int]]:
             for _ in range(groups):
@@ -448,11 +448,16 @@ def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
         ({"follow": "pub", "max_staleness": 1}, "--max-staleness is about --forever"),
         ({"forever": True, "max_staleness": 1}, "--max-staleness: of which policy?"),
         ({"passes": 3}, "--passes is about --forever"),
+        ({"draw": "learnable", "draw_from": "f"}, "--draw learnable is about --forever"),
+        ({"forever": True, "draw": "learnable"}, "--draw learnable: by which rewards?"),
+        ({"forever": True, "draw_from": "f"}, "--draw-from is about --draw learnable"),
+        ({"forever": True, "draw": "learnable", "draw_from": "-"}, "--draw-from reads a file that grows"),
+        ({"forever": True, "draw": "learnable", "draw_from": "f"}, "--draw learnable goes by the spread within groups"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        EndlessOptions(**options).check("never ends" in message)
+        EndlessOptions(**options).check("never ends" in message, 1 if "within groups" in message else 8)
 
 
 def test_passes_bound_the_rollouts_of_each_task(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ STOPPED = {
     "context": "the context is full",
     "timeout": "the episode's time is over",
     "budget": "its USD budget is used up",
-    "asked": "a state: it ends in a question to an ideator",
+    "asked": "a state, from which other work begins",
     "running": "this is what its graph holds so far",  # these two of a search whose graph is read, in no record
     "interrupted": "--resume of its command goes on",
 }
