@@ -58,7 +58,7 @@ class LocalSandbox(BaseSandbox):
         setup does not exist.
         """
         super().__init__()
-        self._plan = mounts.make_plan()
+        self._plan = mounts.make_plan(setup.shown)
         self._hidden = hidden
         self._setup = setup
         self._want_namespaces = namespaces
@@ -172,6 +172,7 @@ class LocalSandbox(BaseSandbox):
         if not os.access(public, os.R_OK | os.X_OK):
             raise ToolError(f"{public}: this user cannot read it")
         mounts.refuse_answers_among_weights(self._weights, public)
+        mounts.refuse_answers_among_shown(self._setup.shown, public)
         self._probe()
         real = os.path.realpath(public)
         if real in self._checked:
@@ -195,6 +196,11 @@ class LocalSandbox(BaseSandbox):
                     return
                 except SetUpFailed as error:
                     self.weaker_because = str(error)
+            if self._setup.loopback:
+                raise ToolError(
+                    "agents reach their model by a loopback network of their own, which needs namespaces, and this "
+                    f"machine grants none: {self.weaker_because or 'disabled'}"
+                )
             if self._weights is not None and os.geteuid() == 0:
                 mounts.refuse_unreachable(self._weights)
             self._protections = self._probe_with(False)
@@ -219,6 +225,7 @@ class LocalSandbox(BaseSandbox):
             device=self._devices[gpu] if gpu is not None else NO_DEVICE,
             weights=self._weights,
             shared_mb=self._setup.shared_mb,
+            loopback=self._setup.loopback and namespaces,
         )
 
     def _run_on(

@@ -115,13 +115,17 @@ class SessionFacts(TypedDict):
 
 
 class CellResult(Verdicts):
-    """What came of a cell. digest: of the submission that lies there; `submission`: that, where it is a new one."""
+    """What came of a cell. digest: of the submission that lies there; `submission`: that, where it is a new one.
+
+    outputs: the texts by name of the other files that were asked for and are there.
+    """
 
     cell: Cell
     box: SessionFacts
     digest: str | None
     submission_problem: str | None
     submission: SubmissionFile | None
+    outputs: NotRequired[dict[str, str]]
 
 
 class Environment(Protocol):
@@ -163,12 +167,20 @@ class Environment(Protocol):
         """
 
     def cell(
-        self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
+        self,
+        kind: str,
+        text: str,
+        wall_s: float,
+        *,
+        before: Sequence[tuple[str, str]],
+        seed: int,
+        known: str | None,
+        outputs: Sequence[str] = (),
     ) -> CellResult:
         """Run `text` (kind python or bash) in this episode's session; with the verdicts where there is a new submission.
 
         A session that is not there is opened, and what it ran `before` is run again. The submission is scored where its
-        digest is not `known`.
+        digest is not `known`. outputs: other files to take out, the same for all cells of an episode.
         """
 
     def fact(self, name: str) -> str:
@@ -374,7 +386,7 @@ class Needs:
     batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
     the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
     `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
-    held out besides the validation rows.
+    held out besides the validation rows. shown, loopback: of the sandbox; see Setup there.
     """
 
     batch: int | None = None
@@ -384,6 +396,8 @@ class Needs:
     graph_folder: str | None = None
     note: str | None = None
     selection: bool = False
+    shown: tuple[str, ...] = ()
+    loopback: bool = False
 
 
 @dataclass(frozen=True)
