@@ -222,7 +222,7 @@ def _seconds(step: JsonObject) -> float | None:
     stamp = _of(step, "timestamp", str)
     try:
         return None if stamp is None else datetime.fromisoformat(stamp).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ValueError(f"timestamp is {stamp!r}, not of ISO 8601") from None
 
 
