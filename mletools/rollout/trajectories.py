@@ -49,7 +49,7 @@ def read(parts: Sequence[JsonObject]) -> Conversation:
         for number, step in enumerate(_of(part, "steps", list) or []):
             try:
                 reader.step(step)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"steps.{number}: {error}") from None
     return reader.end(parts)
 
