@@ -224,7 +224,6 @@ def command(
     name: str,
     *,
     inputs: bool = True,
-    rejects: bool = False,
     jobs: bool = False,
     seed: bool = False,
     data: bool = False,
@@ -235,7 +234,7 @@ def command(
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
-    inputs: takes FILES, --rejects and --max-rejects; rejects: these two alone; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
+    inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
     concerns a folder of the command and works without -o; text, extended, hint: see Command.
     """
     where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
@@ -254,11 +253,9 @@ def command(
         added.append(_option("--seed", help="Base seed; record seeds are hash(seed, id).", **_SEED))
     if data:
         added.append(_option("--data", help="Folder that paths in records are relative to.", **_DATA))
-    if inputs or rejects:
-        what = "input lines" if inputs else "inputs"
-        added.append(_option("--max-rejects", help=f"Continue after up to N invalid {what}.", **_COUNT))
-        added.append(_option("--rejects", help="Write rejected lines and the reasons to FILE.", **_FILE))
     if inputs:
+        added.append(_option("--max-rejects", help="Continue after up to N invalid input lines.", **_COUNT))
+        added.append(_option("--rejects", help="Write rejected lines and the reasons to FILE.", **_FILE))
         added.append(_option("--allow-empty", is_flag=True, help="Accept an empty input."))
     added.append(_option("--dry-run", is_flag=True, help="Check options and input, print the planned work, and exit."))
     added.append(_option("-q", "--quiet", is_flag=True, help="Print no progress and no summary."))

@@ -13,7 +13,7 @@ from ..base.jsonl import Line
 from ..cli_options import options
 from ..records.task import Task, WrittenTask
 from ..tasks.code_metrics import CodeMetricOptions, CodeMetrics
-from ..tasks.importing.options import AUTHOR, HARBOR, Candidate, ImportOptions, Unprepared
+from ..tasks.importing.options import AUTHOR, HARBOR, Candidate, ImportOptions, TrialOptions, Unprepared
 
 
 def read_metric(name: str) -> str:
@@ -35,11 +35,18 @@ def read_record(path: str) -> WrittenTask:
     return read_record(path)
 
 
-@cli.command("mle-import", inputs=False, rejects=True, jobs=True, seed=True, data=True)
+@cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True)
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric}, record={"read": read_record})
+@options(TrialOptions, "trials", "Harbor's jobs (--format harbor)")
 @options(CodeMetricOptions, "code_metrics", "Metrics that are code")
-def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, code_metrics: CodeMetricOptions) -> None:
+def main(
+    run: cli.Run,
+    paths: tuple[str, ...],
+    import_options: ImportOptions,
+    trials: TrialOptions,
+    code_metrics: CodeMetricOptions,
+) -> None:
     """Convert folders of MLE-bench, MLE-Dojo, SandMLE or Kaggle, and tables, into tasks.
 
     \b
@@ -72,12 +79,13 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, co
     if paths and import_options.seal is not None:
         raise click.UsageError(f"--seal reads records, in which data.dir names the folder: leave {paths[0]} out")
     import_options.check()
+    trials.check(import_options.format)
     run.end_dry_run()
     with code_metrics.open() as by_code:
         if import_options.seal is not None:
             seal_tasks(run, import_options, by_code)
         elif import_options.format == HARBOR:
-            import_trials(run, paths, import_options)
+            import_trials(run, paths, trials)
         else:
             import_tasks(run, paths, import_options, by_code)
 
@@ -113,7 +121,7 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, cod
         raise ToolError("nothing was imported")
 
 
-def import_trials(run: cli.Run, paths: Iterable[str], options: ImportOptions) -> None:
+def import_trials(run: cli.Run, paths: Iterable[str], options: TrialOptions) -> None:
     """Write a rollout for each trial in `paths`; reject broken ones. ToolError: there is no trial, or no data of its task."""
     from ..rollout.harbor_jobs import grouped, line_of, read_tasks, rollout_of, trial_folders
 

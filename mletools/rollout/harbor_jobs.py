@@ -247,7 +247,11 @@ def _agent(head: JsonObject) -> tuple[str, str | None, str | None]:
 def _task(head: JsonObject, tasks: Mapping[str, Task]) -> Task:
     """The task that the trial is about, by the names that the trial has for it."""
     result, config = head["result"], head["config"]
-    places = [_of(result, "task_name", str), _of(_of(config, "task"), "path", str), _of(_of(config, "task"), "name", str)]
+    places = [
+        _of(result, "task_name", str),
+        _of(_of(config, "task"), "path", str),
+        _of(_of(config, "task"), "name", str),
+    ]
     places += [_of(_of(result, "task_id"), key, str) for key in ("path", "name")]
     names = list(dict.fromkeys(place.rstrip("/").rpartition("/")[2] for place in places if place))
     for name in names:

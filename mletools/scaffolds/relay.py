@@ -155,7 +155,12 @@ class Relay:
         self._messages = asked["messages"]
         changed = asked["tools"] != self._tools
         self._tools = asked["tools"]
-        new = {**asked, "same": same, "messages": asked["messages"][same:], "tools": asked["tools"] if changed else False}
+        new = {
+            **asked,
+            "same": same,
+            "messages": asked["messages"][same:],
+            "tools": asked["tools"] if changed else False,
+        }
         self._hand_out(new)
 
     def _hand_out(self, content: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
 """Scaffold command: agents of others in the sandbox, what of their work is recorded, and what they cannot do."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +89,10 @@ def test_a_conversation_that_begins_anew_is_another_sequence(tmp_path: Path) -> 
     ]
     assert [turn.get("dropped") for turn in record["turns"]] == [None, None, [1, 2, 3, 4]]
     assert record["turns"][2]["usage"]["completion_tokens"] == 2
-    assert check_tokens({**record, "turns": [*record["turns"][:2], {**record["turns"][2], "problem": "length"}]}, requests) == 2
+    assert (
+        check_tokens({**record, "turns": [*record["turns"][:2], {**record["turns"][2], "problem": "length"}]}, requests)
+        == 2
+    )
 
 
 SPEAKS = """
@@ -216,10 +221,65 @@ def test_a_killed_run_goes_on_with_the_replies_that_it_had(tmp_path: Path) -> No
         (("--agent", "true", "--backend", "docker"), "leave --on out, and take --backend local"),
         (("--agent", "true", "--agent-folder", "."), "lie in one another: move either"),
         (("--agent", "true", "--agent-folder", "/"), "programs would see all of /: name a folder of its own"),
-        (("--agent", "true", "--validation", "0.2"), "--validation is about agents in turns, not --scaffold single or command"),
+        (
+            ("--agent", "true", "--validation", "0.2"),
+            "--validation is about agents in turns, not --scaffold single or command",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
     write_tasks(tmp_path)
-    done = run_command("mle-rollout", "--scaffold", "command", *FAST, *options, "tasks.jsonl", cwd=tmp_path, check=False)
+    done = run_command(
+        "mle-rollout", "--scaffold", "command", *FAST, *options, "tasks.jsonl", cwd=tmp_path, check=False
+    )
     assert done.returncode in (1, 2) and told in " ".join(done.stderr.decode().split())
+
+
+# ---- a real one
+
+
+@pytest.fixture(scope="session")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with mini-swe-agent."""
+    folder = tmp_path_factory.mktemp("real") / "mini"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
+    line = [str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "mini-swe-agent==2.4.6"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        pytest.skip(f"mini-swe-agent cannot be installed here: {done.stderr[-300:]}")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_mini_swe_agent_solves_a_task(mini: Path, tmp_path: Path) -> None:
+    (task,) = write_tasks(tmp_path)
+    ends = call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+    agent = (
+        "MSWEA_CONFIGURED=true MSWEA_COST_TRACKING=ignore_errors MSWEA_SILENT_STARTUP=1 "
+        f'{mini}/bin/mini -y --exit-immediately -m openai/{{model}} -t "$(cat {{instruction_file}})"'
+    )
+    with FaultyServer(in_steps([*SOLVES[:2], ends])) as server:
+        line = command(
+            server,
+            "command",
+            "--agent",
+            agent,
+            "--agent-folder",
+            str(mini),
+            "--max-seconds",
+            "200",
+            "--processes",
+            "128",
+        )
+        (record,) = records(run_command(*line, cwd=tmp_path).stdout)
+        requests = list(server.requests)
+    said = record["execution"]["stdout"]
+    assert record["stop_reason"] == "finished" and len(record["turns"]) == 3, said["head"] + said["tail"]
+    assert check_tokens(record, requests) == 1
+    assert any(
+        "sample_submission.csv" in message["content"] for message in record["messages"] if message["role"] == "tool"
+    )
+    check_nothing_told(tmp_path, [record], requests)
+    (after,) = graded(tmp_path, [record])
+    assert after["grade"]["score"] == test_score(tmp_path, task, 2.9)

@@ -32,7 +32,9 @@ def jobs(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     job = tmp_path / "jobs" / "2026-11-01__10-00-00"
     right = {"reward": 0.5, "valid": 1, "score": test_score(tmp_path, tasks[0], 2.9), "medal": 0}
     write_trial(job, "mill__aaaa", tasks[0]["id"], predictions(tmp_path, tasks[0], 2.9), rewards=right)
-    write_trial(job, "mill__bbbb", tasks[0]["id"], predictions(tmp_path, tasks[0], 2.5), rewards={**right, "score": 0.1})
+    write_trial(
+        job, "mill__bbbb", tasks[0]["id"], predictions(tmp_path, tasks[0], 2.5), rewards={**right, "score": 0.1}
+    )
     stopped = {"exception_info": {"exception_type": "AgentTimeoutError", "exception_message": "after 60 s"}}
     write_trial(job, "mill__cccc", tasks[1]["id"], None, rewards={"reward": 0, "valid": 1}, **stopped)
     return tmp_path, tasks
@@ -78,7 +80,10 @@ def test_the_other_commands_take_them(jobs: tuple[Path, list[dict[str, Any]]]) -
     folder, _ = jobs
     run_command(*IMPORT, "-o", "rollouts.jsonl", cwd=folder)
     run_command("mle-grade", "-q", "rollouts.jsonl", "-o", "graded.jsonl", cwd=folder)
-    assert b"3 records, 3 ran in harbor" in run_command("mle-sandbox", "--preimport", "", "rollouts.jsonl", cwd=folder).stderr
+    assert (
+        b"3 records, 3 ran in harbor"
+        in run_command("mle-sandbox", "--preimport", "", "rollouts.jsonl", cwd=folder).stderr
+    )
     shown = run_command("mle-show", "--color", "never", "graded.jsonl", cwd=folder).stdout.decode()
     assert "harbor:mini-swe-agent" in shown and "I run it." in shown
     report = records(run_command("mle-report", "--json", "-q", "graded.jsonl", cwd=folder).stdout)
@@ -135,7 +140,9 @@ def test_a_broken_trial_is_rejected_by_its_path(
     assert reject["source"] == place and reject["reason"].startswith(reason)
 
 
-def test_a_task_that_nobody_knows_rejects_and_no_trial_at_all_is_an_error(jobs: tuple[Path, list[dict[str, Any]]]) -> None:
+def test_a_task_that_nobody_knows_rejects_and_no_trial_at_all_is_an_error(
+    jobs: tuple[Path, list[dict[str, Any]]],
+) -> None:
     folder, tasks = jobs
     (folder / "tasks.jsonl").write_text(json.dumps(tasks[0]) + "\n")
     done = run_command(*IMPORT, cwd=folder, check=False)
@@ -144,7 +151,10 @@ def test_a_task_that_nobody_knows_rejects_and_no_trial_at_all_is_an_error(jobs: 
     assert done.stderr.decode().startswith("mle-import: views: no trial of a Harbor job: name a folder of jobs")
     done = run_command(*IMPORT, "--data", "jobs", cwd=folder, check=False)
     assert done.returncode == 1 and "is --data the folder that the task was written to?" in done.stderr.decode()
-    for options, told in (((), "needs --tasks FILE"), (("--tasks", "tasks.jsonl", "--target", "y"), "leave --target out")):
+    for options, told in (
+        ((), "needs --tasks FILE"),
+        (("--tasks", "tasks.jsonl", "--target", "y"), "leave --target out"),
+    ):
         done = run_command("mle-import", "--format", "harbor", "jobs", *options, cwd=folder, check=False)
         assert done.returncode == 2 and told in done.stderr.decode()
 
@@ -189,7 +199,11 @@ def test_token_ids_are_the_exact_sequence() -> None:
         said += [agent_step(f"a{at}", metrics=metrics, observation={"results": [{"content": "seen"}]})]
     found = trajectories.read([trajectory(said)])
     assert sequence(found) == [prompt + ids for prompt, ids in turns]
-    assert [message.get("logprobs") for message in found.messages if message.get("loss")] == [[-0.5] * 2, [-0.5], [-0.5] * 2]
+    assert [message.get("logprobs") for message in found.messages if message.get("loss")] == [
+        [-0.5] * 2,
+        [-0.5],
+        [-0.5] * 2,
+    ]
     assert ["prompt_token_ids" in message for message in found.messages] == [False] * 5 + [True, False]
     del said[2]["metrics"]["completion_token_ids"]
     without = trajectories.read([trajectory(said)])
@@ -211,11 +225,16 @@ def test_a_trajectory_goes_on_in_another_file(jobs: tuple[Path, list[dict[str, A
 
 @pytest.mark.parametrize("version", trajectories.VERSIONS)
 def test_every_version_and_what_is_no_text(version: str) -> None:
-    parts = [{"type": "text", "text": "Look:"}, {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}}]
+    parts = [
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}},
+    ]
     said = [
         {"source": "user", "message": parts},
         agent_step("Planned.", llm_call_count=0),
-        agent_step("Seen.", tool_calls=[], observation={"results": [{"content": parts}, {"subagent_trajectory_ref": []}]}),
+        agent_step(
+            "Seen.", tool_calls=[], observation={"results": [{"content": parts}, {"subagent_trajectory_ref": []}]}
+        ),
     ]
     found = trajectories.read([trajectory(said, schema_version=version)])
     assert [(message["role"], message["content"]) for message in found.messages] == [

@@ -37,9 +37,6 @@ class ImportOptions:
         default="auto",
         choices=("auto", *FORMATS, HARBOR),
     )
-    tasks: str | None = option(
-        "The tasks that Harbor's jobs worked on (--format harbor).", kind="existing file", metavar="FILE", machine=True
-    )
     repo: str | None = option(
         "A checkout of MLE-bench or MLE-Dojo: descriptions, leaderboards and graders lie there.",
         kind="existing folder",
@@ -122,11 +119,7 @@ class ImportOptions:
     def check(self) -> None:
         """OptionError for options that contradict each other."""
         if self.format == HARBOR:
-            if self.tasks is None:
-                raise OptionError("--format harbor needs --tasks FILE, the tasks that the jobs worked on")
-            self._check_alone("--format harbor", ("format", "tasks", "seed"), "--tasks")
-        elif self.tasks is not None:
-            raise OptionError("--tasks is about --format harbor")
+            self._check_alone("--format harbor", ("format", "seed"), "--tasks")
         elif self.seal is not None:
             self._check_alone("--seal", ("seal", "thresholds", "seed"))
         elif self.record is not None and "answers" in self.record:
@@ -161,6 +154,24 @@ class ImportOptions:
             raise OptionError("--metric has its direction: leave --lower-is-better and --higher-is-better out")
         if self.format in ("kaggle", "table") and self.repo:
             raise OptionError(f"--repo goes with mle-bench and mle-dojo, not with --format {self.format}")
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """What is about the trials of Harbor's jobs alone; the run reads the other two."""
+
+    tasks: str | None = option("The tasks that the jobs worked on.", kind="existing file", metavar="FILE", machine=True)
+    max_rejects: int = option("Continue after up to N broken trials.", default=0, at_least=0, machine=True)
+    rejects: str | None = option(
+        "Write the broken trials and the reasons to FILE.", kind="output file", metavar="FILE", machine=True
+    )
+
+    def check(self, format: str) -> None:
+        """OptionError: Harbor's jobs without tasks, or one of these for another `format`."""
+        if format == HARBOR and self.tasks is None:
+            raise OptionError("--format harbor needs --tasks FILE, the tasks that the jobs worked on")
+        if format != HARBOR and self != TrialOptions():
+            raise OptionError("--tasks, --rejects and --max-rejects are about --format harbor")
 
 
 @dataclass(frozen=True)
