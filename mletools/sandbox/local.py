@@ -31,7 +31,7 @@ from .starting import wants_fresh_interpreter
 from .verdict import Observations, outcome_of
 from .warm import SetUpFailed, Template, WarmServer
 from .weights import NAME as WEIGHTS
-from .weights import weights_folder
+from .weights import refuse_special_files, weights_folder
 
 _PROBE = Limits(wall_s=30.0)
 
@@ -59,6 +59,8 @@ class LocalSandbox(BaseSandbox):
         """
         super().__init__()
         self._plan = mounts.make_plan(setup.shown)
+        for shown in setup.shown:
+            refuse_special_files(shown)
         self._hidden = hidden
         self._setup = setup
         self._want_namespaces = namespaces
