@@ -189,8 +189,9 @@ class LocalSandbox(BaseSandbox):
             if self._protections is not None:
                 return
             self._plan.hidden = self.hidden
-            if self._weights is not None and os.geteuid() == 0:
-                mounts.refuse_unreadable(Path(self._weights))
+            for folder in (*self._setup.shown, *([self._weights] if self._weights is not None else [])):
+                if os.geteuid() == 0:
+                    mounts.refuse_unreadable(Path(folder))
             if self._want_namespaces:
                 try:
                     self._protections = self._probe_with(True)

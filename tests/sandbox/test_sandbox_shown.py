@@ -60,7 +60,7 @@ def public(tmp_path: Path) -> Path:
 def talking() -> Iterator[LocalSandbox]:
     with LocalSandbox(replace(SMALL, loopback=True)) as opened:
         try:
-            opened.protections
+            assert opened.protections
         except ToolError as error:
             pytest.skip(f"no namespaces here: {error}")
         yield opened
@@ -120,7 +120,9 @@ def test_folders_that_hold_too_much_are_refused(public: Path, tmp_path: Path) ->
     for folder in (public.parent, public, private):
         with (
             LocalSandbox(replace(SMALL, shown=(str(folder),))) as sandbox,
-            pytest.raises(ToolError, match="lie in one another: move either|lies in .*, which every solution can read"),
+            pytest.raises(
+                ToolError, match=r"lie in one another: move either|lies in .*, which every solution can read"
+            ),
         ):
             run(sandbox, public, "print(1)")
     with socket.socket(socket.AF_UNIX) as end:
