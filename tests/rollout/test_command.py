@@ -124,7 +124,7 @@ def test_what_is_not_spoken_is_refused_in_the_box_and_streams_are_answered(tmp_p
 
 def test_what_a_models_server_refuses_is_told_to_the_agent(tmp_path: Path) -> None:
     write_tasks(tmp_path)
-    asks = 'from asking import request\nfor turn in range(9):\n    print(request({"messages": [{"role": "user", "content": "x"}]})[0])\n'
+    asks = 'from asking import request\nfor turn in range(9):\n    print(request({"messages": [{"role": "user", "content": "x"}]})[0], flush=True)\n'
     write_agents(tmp_path, asks=asks)
 
     def refuse(body: dict[str, Any]) -> str:
