@@ -250,6 +250,8 @@ class _Work(Episode[CommandSettings]):
             "submission": self._lying_there,
             "submission_problem": None if self._lying_there else self._why_none,
             **self._box_facts,
+            # not what was left of the time when the last cell began
+            "limits": {**self._box_facts["limits"], "wall_s": self.settings.max_seconds},
         }
         return found  # type: ignore[return-value]
 

@@ -94,10 +94,11 @@ def _call(given: Any) -> dict[str, Any]:
 
 def _tool(given: Any) -> dict[str, Any]:
     function = given.get("function") if isinstance(given, dict) else None
-    if not isinstance(function, dict) or not _NAME.fullmatch(str(function.get("name"))):
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("a tool is a function with a name")
     if not isinstance(function.get("parameters", {}), dict):
-        raise ValueError(f"the parameters of {function['name']} are no object")
+        raise ValueError(f"the parameters of {name} are no object")
     return {"type": "function", "function": function}
 
 
