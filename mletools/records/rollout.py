@@ -640,7 +640,7 @@ class FilterDecision(TypedDict):
     """1 above the running mean, else 0, or the reward less it; takes the place of the rollout's reward in training."""
 
 
-class Trial(TypedDict):
+class HarborTrial(TypedDict):
     """The trial of a Harbor job that a rollout was imported from."""
 
     name: str
@@ -740,7 +740,7 @@ class RolloutBody(TypedDict):
     code: str | None
     """The solution as the agent wrote it; null when it wrote none, or an agent of others wrote what nobody saw."""
 
-    trial: NotRequired[Trial]
+    trial: NotRequired[HarborTrial]
     """Where mle-import took it from."""
 
     instrument: NotRequired[Instrumentation]

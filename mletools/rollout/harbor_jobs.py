@@ -20,7 +20,7 @@ from ..base.ids import bytes_digest, content_id
 from ..base.jsonl import JsonObject, Line, loads, read_files
 from ..records import schema
 from ..records.common import LongText
-from ..records.rollout import Execution, Rollout, StopReason, SubmissionFile, Trial
+from ..records.rollout import Execution, HarborTrial, Rollout, StopReason, SubmissionFile
 from ..records.sample import submission_mb
 from ..records.task import Task
 from ..sandbox.outputs import SUBMISSION
@@ -136,7 +136,7 @@ def rollout_of(found: Found, data: Path) -> Rollout:
     usage = conversation.usage
     if seconds is not None:
         usage["seconds"] = seconds
-    trial: Trial = {
+    trial: HarborTrial = {
         "name": folder.name,
         "agent": agent or conversation.agent,
         "agent_version": version or conversation.version,

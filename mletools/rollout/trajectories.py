@@ -18,6 +18,7 @@ from ..records.rollout import Message, Turn, Usage
 VERSIONS = ("ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8")
 Kind = TypeVar("Kind")
 _ROLES = {"system": "system", "user": "user"}
+_NOT_KNOWN: Usage = {"prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
 _MOST = 10**12  # of a count
 
 
@@ -30,9 +31,7 @@ class Conversation:
     model: str | None
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    usage: Usage = field(
-        default_factory=lambda: {"prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
-    )
+    usage: Usage = field(default_factory=lambda: _NOT_KNOWN.copy())
 
 
 def read(parts: Sequence[JsonObject]) -> Conversation:

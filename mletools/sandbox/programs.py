@@ -24,9 +24,9 @@ from .outputs import SUBMISSION
 
 HEAD = TAIL = 4000
 Command = Literal["mle-rollout", "mle-sandbox", "harbor"]  # who runs programs
-ROLLOUT: Command = "mle-rollout"
-SANDBOX: Command = "mle-sandbox"
-HARBOR: Command = "harbor"
+ROLLOUT: Literal["mle-rollout"] = "mle-rollout"
+SANDBOX: Literal["mle-sandbox"] = "mle-sandbox"
+HARBOR: Literal["harbor"] = "harbor"
 
 
 @dataclass

@@ -210,7 +210,7 @@ class _Work(Episode[CommandSettings]):
         return {
             "text": reply["text"],
             "reasoning": reply["reasoning"],
-            "tool_calls": [{name: call[name] for name in ("id", "name", "arguments")} for call in reply["tool_calls"]],  # type: ignore[literal-required]
+            "tool_calls": [{name: call[name] for name in ("id", "name", "arguments")} for call in reply["tool_calls"]],
             "finish_reason": reply["finish_reason"],
             "prompt_tokens": reply["prompt_tokens"],
             "completion_tokens": reply["completion_tokens"],

@@ -106,7 +106,7 @@ class RunResult(Verdicts):
 class SessionFacts(TypedDict):
     """What a session ran in; as in an Execution."""
 
-    by: Literal["mle-rollout", "mle-sandbox"]
+    by: Literal["mle-rollout"]
     backend: str | None
     start: Literal["warm", "cold"] | None
     gpu: str | None
