@@ -265,3 +265,13 @@ def test_no_value_of_a_strangers_job_is_an_internal_error(jobs: tuple[Path, list
             outcomes[False] += len(wrong)
         path.write_text(whole)
     assert min(outcomes.values()) > 20
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_on_them(jobs: tuple[Path, list[dict[str, Any]]], policy: Path) -> None:
+    folder, _ = jobs
+    run_command(*IMPORT, "-o", "rollouts.jsonl", cwd=folder)
+    run_command("mle-grade", "-q", "rollouts.jsonl", "-o", "graded.jsonl", cwd=folder)
+    line = ("mle-train-sft", "-q", "--model", str(policy / "tiny"), "--run-dir", "out", "--epochs", "1", "--batch", "2")
+    steps = records(run_command(*line, "graded.jsonl", cwd=folder).stdout)
+    assert steps and all(step["loss"] > 0 for step in steps)
