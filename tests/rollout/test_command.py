@@ -146,6 +146,25 @@ def test_bounds_end_the_work_and_what_lies_there_counts(tmp_path: Path) -> None:
     assert record["stop_reason"] == "length"
 
 
+BOTH = """
+from concurrent.futures import ThreadPoolExecutor
+from asking import ask
+
+with ThreadPoolExecutor(2) as pool:
+    print(sorted(pool.map(lambda text: ask([{"role": "user", "content": text}])["content"], ("one", "two"))))
+"""
+
+
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_questions_at_once_are_answered_one_after_the_other(start: str, tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    write_agents(tmp_path, both=BOTH)
+    record, requests = play(tmp_path, lambda body: body["messages"][0]["content"] + " it is", "both", "--start", start)
+    assert record["execution"]["stdout"]["head"] == "['one it is', 'two it is']\n"
+    assert record["execution"]["start"] == start
+    assert [turn.get("dropped") for turn in record["turns"]] == [None, [0, 1]] and check_tokens(record, requests) == 2
+
+
 REACHES = """
 import socket, sys
 for host, port in (("127.0.0.1", 8000), ("127.0.0.1", int(sys.argv[1])), ("::1", int(sys.argv[1])), ("1.1.1.1", 53)):
