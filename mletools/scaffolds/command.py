@@ -157,8 +157,8 @@ class _Work(Episode[CommandSettings]):
             turn["cell"] = cell
             turn["duration_s"] = round(turn["duration_s"] + cell["duration_s"], 4)
             turn["submission"], turn["submission_problem"] = result["submission"], result["submission_problem"]
-            if "validation" in result and "grade" in result:
-                turn["validation"], turn["grade"] = result["validation"], result["grade"]
+            if "grade" in result:  # no rows are held out, so there is no other verdict
+                turn["grade"] = result["grade"]
         if result["digest"] != self._last_submission_digest:
             self._last_submission_digest = result["digest"]
             self._lying_there = result["submission"]
@@ -230,7 +230,6 @@ class _Work(Episode[CommandSettings]):
             usage_by_role={role: spent.as_record() for role, spent in self.spent_by_role.items()},
             stop_reason=reason,
             code=None,
-            validation=None,
         )
         rollout["execution"] = self._execution()
         return rollout

@@ -63,6 +63,9 @@ def test_the_conversation_is_recorded_with_its_exact_tokens(tmp_path: Path) -> N
     assert [bool(turn["submission"]) for turn in record["turns"]] == [False, True, False]
     assert record["turns"][1]["grade"]["score"] == test_score(tmp_path, task, 2.9)
     assert record["execution"]["stdout"]["head"] == "the agent has ended\n"
+    (tmp_path / "rollout.jsonl").write_text(json.dumps(record) + "\n")
+    shown = run_command("mle-show", "--color", "never", "rollout.jsonl", cwd=tmp_path).stdout.decode()
+    assert "step 2" in shown and "the agent has ended" in shown and "nothing was handed in" not in shown
     assert check_tokens(record, requests) == 1 and requests[0]["tools"][0]["function"]["name"] == "bash"
     check_protocol(requests[-1]["messages"])
     check_nothing_told(tmp_path, [record], requests)
