@@ -15,6 +15,7 @@ from ..run import Work
 from ..tasks.code_metrics import CodeMetricOptions
 
 LIST_WIDTH = 110
+OTHERWISE = "that their job graded otherwise"
 
 
 def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -> None:
@@ -72,6 +73,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     one.check(run.files, grading.reward)
     from ..grading.grader import Grader, Signal
     from ..grading.one_submission import grade_submission
+    from ..grading.other_verdicts import difference
 
     if one.submission is not None:
         run.end_dry_run()
@@ -85,6 +87,11 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
         run.counts["valid" if rollout["grade"]["valid"] else "invalid"] += 1
         if rollout["grade"].get("metric_error"):
             run.counts["on which the metric fails"] += 1
+        if otherwise := difference(rollout):
+            if not run.counts[OTHERWISE]:
+                trial = rollout["trial"]["name"]
+                run.say(f"{trial}: {otherwise}; the grade counts (the first that differs)")
+            run.counts[OTHERWISE] += 1
         if rollout["grade"]["reward"].get("clamped"):
             run.counts["rewards raised to the best failure's"] += 1
         signal.add(rollout)

@@ -1,4 +1,4 @@
-"""mle-import: tasks out of other people's folders."""
+"""mle-import: tasks out of other people's folders, and rollouts out of other people's jobs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ..base.jsonl import Line
 from ..cli_options import options
 from ..records.task import Task, WrittenTask
 from ..tasks.code_metrics import CodeMetricOptions, CodeMetrics
-from ..tasks.importing.options import AUTHOR, Candidate, ImportOptions, Unprepared
+from ..tasks.importing.options import AUTHOR, HARBOR, Candidate, ImportOptions, TrialOptions, Unprepared
 
 
 def read_metric(name: str) -> str:
@@ -38,8 +38,15 @@ def read_record(path: str) -> WrittenTask:
 @cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True)
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric}, record={"read": read_record})
+@options(TrialOptions, "trials", "Harbor's jobs (--format harbor)")
 @options(CodeMetricOptions, "code_metrics", "Metrics that are code")
-def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, code_metrics: CodeMetricOptions) -> None:
+def main(
+    run: cli.Run,
+    paths: tuple[str, ...],
+    import_options: ImportOptions,
+    trials: TrialOptions,
+    code_metrics: CodeMetricOptions,
+) -> None:
     """Convert folders of MLE-bench, MLE-Dojo, SandMLE or Kaggle, and tables, into tasks.
 
     \b
@@ -49,6 +56,7 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, co
       mle-import wine.csv --target quality -o tasks.jsonl
       mle-import ferry --record ferry.json -o tasks.jsonl
       mle-import --seal my-tasks.jsonl -o tasks.jsonl
+      mle-import --format harbor jobs --tasks tasks.jsonl | mle-grade
 
     A FOLDER is one competition, or contains many; a table is CSV, TSV, Parquet or Excel. Folders that are not prepared
     are skipped, with the reason on standard error. Files are hard-linked below --data where the file system allows it,
@@ -60,17 +68,24 @@ def main(run: cli.Run, paths: tuple[str, ...], import_options: ImportOptions, co
     derived, the digests are computed, and the task is checked: files, hidden answers, sample submission, and that the
     answers score as perfect. docs/importing.md has an example.
 
-    Writes each task when it is done.
+    --format harbor makes rollouts of the trials in folders of Harbor's jobs: the messages of their trajectories (ATIF), and
+    the submissions among their artifacts, for mle-grade. The tasks are found by id in --tasks, their data below --data. A
+    broken trial is rejected by its path (--rejects, --max-rejects).
+
+    Writes each record when it is done.
     """
     if not paths and import_options.seal is None:
         raise click.UsageError("name a folder or a table to import, e.g. mle-import ~/.cache/mle-bench/data")
     if paths and import_options.seal is not None:
         raise click.UsageError(f"--seal reads records, in which data.dir names the folder: leave {paths[0]} out")
     import_options.check()
+    trials.check(import_options.format)
     run.end_dry_run()
     with code_metrics.open() as by_code:
         if import_options.seal is not None:
             seal_tasks(run, import_options, by_code)
+        elif import_options.format == HARBOR:
+            import_trials(run, paths, trials)
         else:
             import_tasks(run, paths, import_options, by_code)
 
@@ -104,6 +119,25 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, cod
             run.emit(task)
     if not run.counts["records"] and len(remaining) == len(sources):
         raise ToolError("nothing was imported")
+
+
+def import_trials(run: cli.Run, paths: Iterable[str], options: TrialOptions) -> None:
+    """Write a rollout for each trial in `paths`; reject broken ones. ToolError: there is no trial, or no data of its task."""
+    from ..rollout.harbor_jobs import grouped, line_of, read_tasks, rollout_of, trial_folders
+
+    assert options.tasks is not None
+    run.open()
+    found, broken = grouped(trial_folders(paths), read_tasks(options.tasks))
+    run.progress(len(found), "trials")
+    for folder, reason in broken:
+        run.reject(line_of(folder), reason)
+    for trial, rollout, error in run.map(partial(rollout_of, data=run.data), found, processes=True):
+        if isinstance(error, ValueError):
+            run.reject(trial.line, str(error))
+        elif error is not None:
+            raise error
+        else:
+            run.emit(rollout)
 
 
 def seal_tasks(run: cli.Run, options: ImportOptions, code_metrics: CodeMetrics) -> None:

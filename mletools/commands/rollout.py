@@ -11,7 +11,7 @@ from ..rollout.endless import EndlessOptions
 from ..rollout.metered_model import RunModels, Sampling
 from ..rollout.runner import Runner, RunOptions
 from ..sandbox.options import SandboxOptions
-from ..scaffolds import IN_TURNS, SCAFFOLDS, open_scaffold
+from ..scaffolds import SCAFFOLDS, open_scaffold
 from ..scaffolds.interface import Settings
 from ..tasks.code_metrics import CodeMetricOptions
 
@@ -52,8 +52,9 @@ def _role_options(own: dict[str, Any], settings: type[Settings]) -> dict[str, Ke
 def _hint(option: str) -> str | None:
     """Which scaffolds have an option that this one does not."""
     names = [each for each in SCAFFOLDS if any(option in one.opts for one in _options(["--scaffold", each]))]
-    if tuple(names) == IN_TURNS:
-        return f"{option} is about agents in turns, not --scaffold single"
+    others = [each for each in SCAFFOLDS if each not in names]
+    if set(others) <= {"single", "command"}:
+        return f"{option} is about agents in turns, not --scaffold {' or '.join(others)}"
     return f"{option} is about --scaffold {' or '.join(names)}" if names else None
 
 
@@ -98,6 +99,8 @@ def main(
     idea     from states (codeact --write-states): one idea per rollout, executed
              by a frozen model
     search   a graph of solutions, by six exchangeable components (R&D-Agent)
+    command  an agent of others, a command line, on its own in the sandbox
+             (docs/agents-outside.md)
     x.py:Me  a scaffold of your own (docs/agents.md)
 
     `-m scripted` is a built-in simulated agent: deterministic and offline, with programs from good to broken; it can

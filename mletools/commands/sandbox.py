@@ -63,6 +63,7 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
         check_protections(sandbox, run.say)
 
         def count(rollout: Rollout) -> None:
-            run.counts["ran in mle-rollout" if ran_before(rollout) else rollout["execution"]["status"]] += 1
+            execution = rollout["execution"]
+            run.counts[f"ran in {execution['by']}" if ran_before(rollout) else execution["status"]] += 1
 
         run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)

@@ -127,8 +127,8 @@ class Machine(TypedDict):
 class Execution(TypedDict):
     """One run of a program in a sandbox."""
 
-    by: NotRequired[Literal["mle-rollout", "mle-sandbox"]]
-    """The command that ran the program."""
+    by: NotRequired[Literal["mle-rollout", "mle-sandbox", "harbor"]]
+    """The command that ran the program; harbor: a job of Harbor's, whose box is not ours."""
 
     status: ExecutionStatus
     exit_code: int | None
@@ -319,7 +319,7 @@ class Turn(TypedDict):
 
     action: str
     """solve, improve, python, bash, score, seek_help, idea, request_info, validate_code, execute_code, answer,
-    finish; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
+    finish; agent: what an agent of others did with it; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
     its steps what was asked."""
 
     duration_s: NonNegative
@@ -677,6 +677,19 @@ class FilterDecision(TypedDict):
     """1 above the running mean, else 0, or the reward less it; takes the place of the rollout's reward in training."""
 
 
+class HarborTrial(TypedDict):
+    """The trial of a Harbor job that a rollout was imported from."""
+
+    name: str
+    agent: str
+    agent_version: str | None
+    rewards: dict[str, float]
+    """As the job's verifier gave them, by name. Nothing here goes by them; mle-grade tells where it differs."""
+
+    exception: str | None
+    """The kind of error that ended it."""
+
+
 class RolloutHead(TypedDict):
     """What is known of a rollout before anything is asked."""
 
@@ -762,7 +775,10 @@ class RolloutBody(TypedDict):
     """Scaffold single: the text ahead of the program."""
 
     code: str | None
-    """The solution as the agent wrote it; null when it wrote none."""
+    """The solution as the agent wrote it; null when it wrote none, or an agent of others wrote what nobody saw."""
+
+    trial: NotRequired[HarborTrial]
+    """Where mle-import took it from."""
 
     instrument: NotRequired[Instrumentation]
     execution: NotRequired[Execution]

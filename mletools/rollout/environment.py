@@ -292,13 +292,28 @@ class TaskEnvironment:
         return self._resources.graphs / f"{self._name}.jsonl", self._resources.resume
 
     def cell(
-        self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
+        self,
+        kind: str,
+        text: str,
+        wall_s: float,
+        *,
+        before: Sequence[tuple[str, str]],
+        seed: int,
+        known: str | None,
+        outputs: Sequence[str] = (),
     ) -> CellResult:
-        about = [kind, text, list(before), seed]
-        return self._tape.play("cell", about, lambda: self._cell(kind, text, wall_s, before, seed, known))
+        about = [kind, text, list(before), seed, *([list(outputs)] if outputs else [])]
+        return self._tape.play("cell", about, lambda: self._cell(kind, text, wall_s, before, seed, known, outputs))
 
     def _cell(
-        self, kind: str, text: str, wall_s: float, before: Sequence[tuple[str, str]], seed: int, known: str | None
+        self,
+        kind: str,
+        text: str,
+        wall_s: float,
+        before: Sequence[tuple[str, str]],
+        seed: int,
+        known: str | None,
+        outputs: Sequence[str],
     ) -> CellResult:
         resources = self._resources
         assert resources.sandbox is not None
@@ -306,7 +321,7 @@ class TaskEnvironment:
         opened = self._session is None
         if self._session is None:
             whole = replace(limits, wall_s=SESSION_S)
-            self._session = resources.sandbox.session(self.public, whole, seed)
+            self._session = resources.sandbox.session(self.public, whole, seed, (SUBMISSION, *outputs))
             refuse_known_answers(self._task, self._session.protections)
         session = self._session
         outcome = (self._again(before) if opened else None) or self._execute(kind, text, limits.wall_s)
@@ -334,6 +349,9 @@ class TaskEnvironment:
             "submission_problem": outcome.submission_problem,
             "submission": None,
         }
+        if outputs:
+            found = {name: outcome.outputs[name] for name in outputs if name in outcome.outputs}
+            result["outputs"] = {name: content.decode("utf-8", "replace") for name, content in found.items()}
         if outcome.submission is None or digest == known:
             return result
         kept = keep(_test_part(outcome.submission, self._view), resources.data)

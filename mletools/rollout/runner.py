@@ -167,7 +167,7 @@ class Runner:
             # A resumed run samples unfinished batches again, as a whole.
             self.tapes = Tapes(run.sidecar_path("tape") if self.batch == 1 else None, run.resume)
             at_once = self.options.sandbox_jobs or len(os.sched_getaffinity(0))
-            sandbox = self._sandbox(stack, at_once) if self.scaffold.executes else None
+            sandbox = self._sandbox(stack, at_once, needs) if self.scaffold.executes else None
             graphs = stack.enter_context(self._graphs(needs.graph_folder)) if needs.graphs else None
             limits = self.sandbox.limits(settings.execution_seconds)
             self.resources = RunResources(
@@ -227,9 +227,9 @@ class Runner:
         if costs is not None:
             self.run.say(f"each: {costs}")
 
-    def _sandbox(self, stack: ExitStack, at_once: int) -> Sandbox:
+    def _sandbox(self, stack: ExitStack, at_once: int, needs: Needs) -> Sandbox:
         slots = self.run.jobs if self.scaffold.sessions else min(self.run.jobs, at_once)
-        sandbox = stack.enter_context(self.sandbox.open(slots, self.run.say))
+        sandbox = stack.enter_context(self.sandbox.open(slots, self.run.say, needs.shown, needs.loopback))
         check_protections(sandbox, self.run.say)
         return sandbox
 

@@ -43,6 +43,8 @@ class Setup:
     image: str = DEFAULT_IMAGE  # of containers
     weights: str | None = None  # a folder of pretrained weights that every run sees, read-only, at ./weights
     shared_mb: int | None = None  # MB of /dev/shm, in addition to Limits.disk_mb; None: a part of that
+    shown: tuple[str, ...] = ()  # folders that every run sees, read-only, at their own places; local only
+    loopback: bool = False  # the processes of a run can connect to each other by TCP; local, with namespaces, only
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,8 @@ def _first_process(job: SolutionJob, root: bool) -> Callable[[], None]:
         seen = job.request.public, job.request.weights, code
         shown = job.request.device.nodes, job.request.device.unseen
         work, disk = mounts.build_root(job.plan, *seen, limits.disk_mb, job.request.shared_mb, own, *shown)
+        if job.request.loopback:
+            linux.raise_loopback()
         paths = {"work": mounts.WORK, "home": mounts.HOME, "tmp": mounts.TEMPORARY, "code": mounts.CODE}
     else:
         folder = job.request.folder

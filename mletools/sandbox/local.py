@@ -32,7 +32,7 @@ from .starting import wants_fresh_interpreter
 from .verdict import Observations, outcome_of
 from .warm import SetUpFailed, Template, WarmServer
 from .weights import NAME as WEIGHTS
-from .weights import weights_folder
+from .weights import refuse_special_files, weights_folder
 
 _PROBE = Limits(wall_s=30.0)
 
@@ -59,7 +59,9 @@ class LocalSandbox(BaseSandbox):
         setup does not exist.
         """
         super().__init__()
-        self._plan = mounts.make_plan()
+        self._plan = mounts.make_plan(setup.shown)
+        for shown in setup.shown:
+            refuse_special_files(shown)
         self._hidden = hidden
         self._setup = setup
         self._want_namespaces = namespaces
@@ -174,6 +176,7 @@ class LocalSandbox(BaseSandbox):
         if not os.access(public, os.R_OK | os.X_OK):
             raise ToolError(f"{public}: this user cannot read it")
         mounts.refuse_answers_among_weights(self._weights, public)
+        mounts.refuse_answers_among_shown(self._setup.shown, public)
         self._probe()
         real = os.path.realpath(public)
         if real in self._checked:
@@ -188,8 +191,9 @@ class LocalSandbox(BaseSandbox):
             if self._protections is not None:
                 return
             self._plan.hidden = self.hidden
-            if self._weights is not None and os.geteuid() == 0:
-                mounts.refuse_unreadable(Path(self._weights))
+            for folder in (*self._setup.shown, *([self._weights] if self._weights is not None else [])):
+                if os.geteuid() == 0:
+                    mounts.refuse_unreadable(Path(folder))
             if self._want_namespaces:
                 try:
                     self._protections = self._probe_with(True)
@@ -197,6 +201,11 @@ class LocalSandbox(BaseSandbox):
                     return
                 except SetUpFailed as error:
                     self.weaker_because = str(error)
+            if self._setup.loopback:
+                raise ToolError(
+                    "agents reach their model by a loopback network of their own, which needs namespaces, and this "
+                    f"machine grants none: {self.weaker_because or 'disabled'}"
+                )
             if self._weights is not None and os.geteuid() == 0:
                 mounts.refuse_unreachable(self._weights)
             self._protections = self._probe_with(False)
@@ -221,6 +230,7 @@ class LocalSandbox(BaseSandbox):
             device=self._devices[gpu] if gpu is not None else NO_DEVICE,
             weights=self._weights,
             shared_mb=self._setup.shared_mb,
+            loopback=self._setup.loopback and namespaces,
         )
 
     def _run_on(

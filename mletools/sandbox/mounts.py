@@ -140,8 +140,11 @@ def _statistics() -> str:
     return "".join(kept) + "".join(f"{name} 0\n" for name in _COUNTERS)
 
 
-def make_plan() -> MountPlan:
-    """The folders that this interpreter needs. ToolError: its prefix contains users' files."""
+def make_plan(shown_folders: Sequence[str] = ()) -> MountPlan:
+    """The folders that this interpreter needs, and others that are to be shown.
+
+    ToolError: its prefix contains users' files, or one of the others does, or is no folder.
+    """
     plan = MountPlan(statistics=_statistics())
     paths: list[str] = []
     for path in _SYSTEM:
@@ -158,6 +161,7 @@ def make_plan() -> MountPlan:
             if os.path.realpath(name) in ("/", "/home", "/var", "/tmp"):
                 raise ToolError(f"the sandbox cannot show {name} to solutions: use a Python in a folder of its own")
             paths.append(name)
+    paths += [_own_folder(path, home) for path in shown_folders]
     for path in sorted(set(paths), key=lambda name: (name.count("/"), name)):
         real = os.path.realpath(path)
         covered = any(_inside(path, target) and _inside(real, source) for source, target in plan.binds)
@@ -167,6 +171,17 @@ def make_plan() -> MountPlan:
     shown = [target for _, target in plan.binds] + [target for _, target in plan.links]
     plan.import_path = [path for path in sys.path if path and any(_inside(path, target) for target in shown)]
     return plan
+
+
+def _own_folder(path: str, home: str) -> str:
+    """The absolute path of a folder that programs may see as a whole. ToolError: it is none."""
+    absolute, real = os.path.abspath(path), os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise ToolError(f"{path}: no such folder to show to programs")
+    places = ("/", "/home", "/var", "/tmp", "/etc", "/dev", "/proc", "/sys", "/box")
+    if real in places or absolute in places or (_inside(home, real) and home != "/"):
+        raise ToolError(f"programs would see all of {path}: name a folder of its own, with nothing else in it")
+    return absolute
 
 
 def refuse_shared_data(plan: MountPlan, public: Path) -> None:
@@ -179,11 +194,20 @@ def refuse_shared_data(plan: MountPlan, public: Path) -> None:
 
 def refuse_answers_among_weights(weights: str | None, public: Path) -> None:
     """ToolError: the folder of weights (a real path) and that of a task, with its answers, lie in one another."""
+    if weights is not None:
+        _refuse_answers_in(weights, f"the weights in {weights}", public)
+
+
+def refuse_answers_among_shown(folders: Sequence[str], public: Path) -> None:
+    """ToolError: a folder that is shown and that of a task, with its answers, lie in one another."""
+    for folder in folders:
+        _refuse_answers_in(os.path.realpath(folder), folder, public)
+
+
+def _refuse_answers_in(folder: str, name: str, public: Path) -> None:
     task = os.path.dirname(os.path.realpath(public))
-    if weights is not None and (_inside(task, weights) or _inside(weights, task)):
-        raise ToolError(
-            f"{public} and the weights in {weights}, which every solution can read, lie in one another: move either"
-        )
+    if _inside(task, folder) or _inside(folder, task):
+        raise ToolError(f"{public} and {name}, which every solution can read, lie in one another: move either")
 
 
 def refuse_unreadable(public: Path) -> None:

@@ -90,8 +90,18 @@ class SandboxOptions:
         if self.weights is not None and self.on is None:
             weights_folder(self.weights)
 
-    def open(self, slots: int, say: Callable[[str], None]) -> AbstractContextManager[Sandbox]:
-        """The sandbox, closed at the end of the with block; `say` receives messages for the user."""
+    def open(
+        self, slots: int, say: Callable[[str], None], shown: tuple[str, ...] = (), loopback: bool = False
+    ) -> AbstractContextManager[Sandbox]:
+        """The sandbox, closed at the end of the with block; `say` receives messages for the user; the others: see Setup.
+
+        ToolError: folders are to be shown, or a loopback network is wanted, and it is not the local backend.
+        """
+        if (shown or loopback) and (self.backend != "local" or self.on is not None):
+            raise ToolError(
+                "agents of others work in the local sandbox alone, where their box has a loopback network of its own: "
+                "leave --on out, and take --backend local"
+            )
         setup = Setup(
             slots,
             start=self.start,
@@ -99,6 +109,8 @@ class SandboxOptions:
             image=self.image,
             weights=None if self.weights is None else os.path.abspath(self.weights),
             shared_mb=self.shared_memory,
+            shown=shown,
+            loopback=loopback,
         )
         if self.preimport is not None:
             setup = replace(setup, preimport=tuple(filter(None, self.preimport.split(","))))

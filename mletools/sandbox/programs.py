@@ -23,9 +23,10 @@ from .interface import Limits, Outcome, Sandbox
 from .outputs import SUBMISSION
 
 HEAD = TAIL = 4000
-Command = Literal["mle-rollout", "mle-sandbox"]  # the commands that run programs
-ROLLOUT: Command = "mle-rollout"
-SANDBOX: Command = "mle-sandbox"
+Command = Literal["mle-rollout", "mle-sandbox", "harbor"]  # who runs programs
+ROLLOUT: Literal["mle-rollout"] = "mle-rollout"
+SANDBOX: Literal["mle-sandbox"] = "mle-sandbox"
+HARBOR: Literal["harbor"] = "harbor"
 
 
 @dataclass
@@ -158,9 +159,9 @@ def execution_record(
 
 
 def ran_before(rollout: Rollout) -> bool:
-    """Whether a rollout's program was run by its scaffold, in turns: what it handed in then stands."""
+    """Whether a rollout's program was run by its scaffold, in turns, or elsewhere: what it handed in then stands."""
     execution = rollout.get("execution")
-    return execution is not None and execution.get("by") == ROLLOUT
+    return execution is not None and execution.get("by") in (ROLLOUT, HARBOR)
 
 
 def keep(content: bytes, data: Path) -> SubmissionFile:

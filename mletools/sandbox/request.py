@@ -26,6 +26,7 @@ class RunRequest:
     device: Device = NO_DEVICE
     weights: str | None = None  # real path of the folder of pretrained weights
     shared_mb: int | None = None  # see Setup
+    loopback: bool = False  # see Setup
     folder: str | None = None  # of a run without a mount namespace
     probe: bool = False  # report the active protections
 

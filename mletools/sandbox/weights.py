@@ -38,11 +38,11 @@ def weights_folder(folder: str) -> str:
         target = os.path.realpath(os.path.join(real, name))
         if not target.startswith(real.rstrip("/") + "/"):
             raise ToolError(f"{folder}/{name} is a link to {target}, where programs cannot follow it: copy it")
-    _refuse_special_files(real)
+    refuse_special_files(real)
     return real
 
 
-def _refuse_special_files(folder: str) -> None:
+def refuse_special_files(folder: str) -> None:
     """ToolError: a socket, pipe or device in `folder`, by which programs could reach what is behind it."""
     for parent, _, _ in os.walk(folder):
         with suppress(OSError), os.scandir(parent) as entries:

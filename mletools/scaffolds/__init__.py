@@ -19,6 +19,7 @@ SCAFFOLDS = {
     "memory": "memory:Memory",
     "idea": "idea:Idea",
     "search": "search:SearchScaffold",
+    "command": "command:Command",
 }
 IN_TURNS = tuple(name for name in SCAFFOLDS if name != "single")
 

@@ -127,13 +127,16 @@ class Episode(Generic[S]):
 
     def ask(self, tools: Sequence[Tool] = ()) -> Reply:
         """The policy's next message, which begins a turn. Ended: a budget is used up, or the context is full."""
+        functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
+        return self.ask_with(functions, self.settings.max_answer_tokens)
+
+    def ask_with(self, functions: list[dict[str, object]] | None, most: int) -> Reply:
+        """As `ask`, with tools of any kind as the chat protocol has them, and of at most `most` tokens."""
         self._check_budget()
         shown = self._shown()
-        most = self.settings.max_answer_tokens
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
         sent = self._sent(shown)
-        functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
         reply = self.consult("policy", self.job.scaffold, sent, functions, most)
         if "refused" in reply:
             raise Ended("context")

@@ -108,7 +108,7 @@ class RunResult(Verdicts):
 class SessionFacts(TypedDict):
     """What a session ran in; as in an Execution."""
 
-    by: Literal["mle-rollout", "mle-sandbox"]
+    by: Literal["mle-rollout"]
     backend: str | None
     start: Literal["warm", "cold"] | None
     gpu: str | None
@@ -118,13 +118,17 @@ class SessionFacts(TypedDict):
 
 
 class CellResult(Verdicts):
-    """What came of a cell. digest: of the submission that lies there; `submission`: that, where it is a new one."""
+    """What came of a cell. digest: of the submission that lies there; `submission`: that, where it is a new one.
+
+    outputs: the texts by name of the other files that were asked for and are there.
+    """
 
     cell: Cell
     box: SessionFacts
     digest: str | None
     submission_problem: str | None
     submission: SubmissionFile | None
+    outputs: NotRequired[dict[str, str]]
 
 
 class Environment(Protocol):
@@ -166,12 +170,20 @@ class Environment(Protocol):
         """
 
     def cell(
-        self, kind: str, text: str, wall_s: float, *, before: Sequence[tuple[str, str]], seed: int, known: str | None
+        self,
+        kind: str,
+        text: str,
+        wall_s: float,
+        *,
+        before: Sequence[tuple[str, str]],
+        seed: int,
+        known: str | None,
+        outputs: Sequence[str] = (),
     ) -> CellResult:
         """Run `text` (kind python or bash) in this episode's session; with the verdicts where there is a new submission.
 
         A session that is not there is opened, and what it ran `before` is run again. The submission is scored where its
-        digest is not `known`.
+        digest is not `known`. outputs: other files to take out, the same for all cells of an episode.
         """
 
     def fact(self, name: str) -> str:
@@ -377,7 +389,8 @@ class Needs:
     batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
     the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
     `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
-    held out besides the validation rows. workers: of one episode, that want to work at once.
+    held out besides the validation rows. workers: of one episode, that want to work at once. shown, loopback: of the
+    sandbox; see Setup there.
     """
 
     batch: int | None = None
@@ -388,6 +401,8 @@ class Needs:
     note: str | None = None
     selection: bool = False
     workers: int = 1
+    shown: tuple[str, ...] = ()
+    loopback: bool = False
 
 
 @dataclass(frozen=True)

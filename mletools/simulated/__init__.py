@@ -80,7 +80,7 @@ class ScriptedModel:
                 raise ToolError("scripted: looks at the task, and the request has none")
             if not solves(task) and not programs.sample_file(task):
                 raise RecordError(f"scripted: {programs.unsolved(task)}, nor a sample submission to hand in")
-            if request.role in ("", "single") and self.persona not in UNRULY:
+            if request.role in ("", "single", "command") and self.persona not in UNRULY:
                 return Reply(answer(task, draw_level(rng_of(request), self.levels), request.seed))
         return play(self.persona, request, self.levels)
 

@@ -57,6 +57,7 @@ ROLES = {
     "react-system": "react",
     "codeact-system": "codeact",
     "memory-system": "memory",
+    "command": "command",
     **{name: name for name in ("single", "improve", "ideator", "implementer", "idea-type", "instrument")},
     **{
         f"search-{name}": f"search-{name}"

@@ -104,7 +104,7 @@ def test_a_scaffold_in_a_file_is_played_with_its_own_options(tmp_path: Path) -> 
         ("own.py:Nobody", (), "--scaffold own.py:Nobody: own.py has no Nobody"),
         ("gone.py:Once", (), "--scaffold gone.py:Once: gone.py: no such file"),
         ("own.py:NotOne", (), "it is no subclass of mletools.scaffolds.interface.Scaffold"),
-        ("reacts", (), "--scaffold reacts: known are single, improve, react, codeact, memory, idea, search; one of your own"),
+        ("reacts", (), "--scaffold reacts: known are single, improve, react, codeact, memory, idea, search, command; one of your own"),
         ("own.py:Once", (), "Scaffold own.py:Once has an option --patience, and so has mle-rollout"),
         ("react", ("--ideator", "x"), "--ideator is about --scaffold codeact"),
         ("search", ("--reveal-test",), "--reveal-test is about --scaffold improve or react or codeact or memory or idea"),

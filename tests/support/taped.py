@@ -23,7 +23,9 @@ class Taped(TaskEnvironment):
     def _run(self, code: str, wall_s: float, seed: int, judged: bool, arguments: Any, rows: str) -> dict[str, Any]:
         return self.fake.run(code, wall_s, seed, judged, arguments=arguments, rows=rows)
 
-    def _cell(self, kind: str, text: str, wall_s: float, before: Any, seed: int, known: str | None) -> dict[str, Any]:
+    def _cell(
+        self, kind: str, text: str, wall_s: float, before: Any, seed: int, known: str | None, outputs: Any
+    ) -> dict[str, Any]:
         return self.fake.cell(kind, text, wall_s, before=before, seed=seed, known=known)
 
     def _similar(self, texts: Any) -> list[float]:

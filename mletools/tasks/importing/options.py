@@ -13,6 +13,7 @@ from ...records.task import WrittenMetric, WrittenSubmission, WrittenTask
 from .sheet import Dialect, encoding, separator
 
 FORMATS = ("mle-bench", "mle-dojo", "sandmle", "kaggle", "table")
+HARBOR = "harbor"  # the one format that holds no tasks: results of jobs
 AUTHOR = "author"  # in the place of a format: the task's author describes the folder
 
 
@@ -31,7 +32,11 @@ def read_object(text: str) -> dict[str, object]:
 class ImportOptions:
     """How folders and tables are read, and how their tasks are graded. `seed` is the run's."""
 
-    format: str = option("What the folders are; auto looks.", default="auto", choices=("auto", *FORMATS))
+    format: str = option(
+        "What the folders are; auto looks. harbor: results of jobs, which become rollouts.",
+        default="auto",
+        choices=("auto", *FORMATS, HARBOR),
+    )
     repo: str | None = option(
         "A checkout of MLE-bench or MLE-Dojo: descriptions, leaderboards and graders lie there.",
         kind="existing folder",
@@ -113,7 +118,9 @@ class ImportOptions:
 
     def check(self) -> None:
         """OptionError for options that contradict each other."""
-        if self.seal is not None:
+        if self.format == HARBOR:
+            self._check_alone("--format harbor", ("format", "seed"), "--tasks")
+        elif self.seal is not None:
             self._check_alone("--seal", ("seal", "thresholds", "seed"))
         elif self.record is not None and "answers" in self.record:
             self._check_alone("--record with answers", ("record", "description", "thresholds", "seed"))
@@ -129,12 +136,12 @@ class ImportOptions:
                 if getattr(self, name) and said:
                     raise OptionError(f"--{name} and --record both say it: leave one out")
 
-    def _check_alone(self, what: str, beside: Sequence[str]) -> None:
-        """OptionError for any other option than those `beside`: the record has a field for it."""
+    def _check_alone(self, what: str, beside: Sequence[str], source: str = "the record") -> None:
+        """OptionError for any other option than those `beside`: `source` says it."""
         for field in fields(self):
             if field.name not in beside and getattr(self, field.name) != field.default:
                 flag = field.name.replace("_", "-")
-                raise OptionError(f"{what} takes the task from the record: leave --{flag} out")
+                raise OptionError(f"{what} takes the task from {source}: leave --{flag} out")
 
     def _check_format(self) -> None:
         if self.format == "kaggle" and not self.metric:
@@ -147,6 +154,24 @@ class ImportOptions:
             raise OptionError("--metric has its direction: leave --lower-is-better and --higher-is-better out")
         if self.format in ("kaggle", "table") and self.repo:
             raise OptionError(f"--repo goes with mle-bench and mle-dojo, not with --format {self.format}")
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """What is about the trials of Harbor's jobs alone; the run reads the other two."""
+
+    tasks: str | None = option("The tasks that the jobs worked on.", kind="existing file", metavar="FILE", machine=True)
+    max_rejects: int = option("Continue after up to N broken trials.", default=0, at_least=0, machine=True)
+    rejects: str | None = option(
+        "Write the broken trials and the reasons to FILE.", kind="output file", metavar="FILE", machine=True
+    )
+
+    def check(self, format: str) -> None:
+        """OptionError: Harbor's jobs without tasks, or one of these for another `format`."""
+        if format == HARBOR and self.tasks is None:
+            raise OptionError("--format harbor needs --tasks FILE, the tasks that the jobs worked on")
+        if format != HARBOR and self != TrialOptions():
+            raise OptionError("--tasks, --rejects and --max-rejects are about --format harbor")
 
 
 @dataclass(frozen=True)
