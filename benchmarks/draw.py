@@ -1,6 +1,6 @@
 """Rollouts to a fixed reward: tasks in turn against tasks by what can be learnt (mle-rollout --draw learnable).
 
-    python benchmarks/draw.py [--seeds 5] [--worlds mixed alike hard] [--most 400000]
+    python benchmarks/draw.py [--seeds 5] [--first 0] [--worlds mixed alike hard] [--most 400000]
 
 A simulation. The sampler is the tool's, with the shares and constants that mle-rollout has; the policy is a table: a softmax
 over twelve programs for each of 60 tasks, whose logits are sums of a part of all tasks, one of the task's kind and one of its
@@ -8,7 +8,7 @@ own, so that what is learnt on a task helps others: which programs are valid is 
 GRPO's update on steps of 16 groups of 8; groups without spread fill no
 step; two steps' worth of groups are in flight, and rewards come back when a group is done. A run ends when the exact mean
 reward over all tasks has come three quarters of the way from the first policy's to that of the best programs. Both arms have
-the same tasks and the same first policy. Runs that are kept in benchmarks/draw/ are not run again; -n 0 runs nothing.
+the same tasks and the same first policy. Runs that are kept in benchmarks/draw/ are not run again.
 
 Not covered: language models, real clocks, several samplers, states.
 """
@@ -154,11 +154,13 @@ def ratio(first: list[float], second: list[float]) -> str:
     return f"{math.exp(mean):.2f} ({math.exp(mean - half):.2f} to {math.exp(mean + half):.2f}), {below} of {len(logs)} below 1"
 
 
-def tables() -> str:
+def tables(seeds: range) -> str:
+    """Of these seeds."""
     rows, pairs = [], []
+    runs = [each for each in kept() if each["seed"] in seeds]
     for world in WORLDS:
         of = {
-            arm: sorted((r for r in kept() if (r["world"], r["arm"]) == (world, arm)), key=lambda r: r["seed"])
+            arm: sorted((r for r in runs if (r["world"], r["arm"]) == (world, arm)), key=lambda r: r["seed"])
             for arm in ARMS
         }
         for arm, same in of.items():
@@ -192,12 +194,14 @@ def tables() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
     parser.add_argument("--most", type=int, default=400_000, help="rollouts of a run")
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
     done = {(each["world"], each["arm"], each["seed"]) for each in kept()}
     for world in given.worlds:
-        for seed in range(given.seeds):
+        for seed in seeds:
             for arm in ARMS:
                 if (world, arm, seed) not in done:
                     made = run(world, arm, seed, given.most)
@@ -205,7 +209,7 @@ def main() -> None:
                     with open(KEPT, "a", encoding="utf-8") as file:
                         file.write(json.dumps(made) + "\n")
                     print(json.dumps(made), file=sys.stderr)
-    print(tables())
+    print(tables(seeds))
 
 
 if __name__ == "__main__":
