@@ -15,6 +15,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+LARGEST_REWARD = 1e6  # that is learnt from: one that is larger, or no number, would end the training of all others
 
 
 class LineageEntry(TypedDict):

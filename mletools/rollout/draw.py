@@ -19,6 +19,7 @@ from ..base.errors import RecordError, ToolError
 from ..base.growing import GrowingFile
 from ..base.jsonl import loads
 from ..records import schema
+from ..records.common import LARGEST_REWARD
 from ..records.rollout import Rollout
 from ..scaffolds.interface import state_id
 
@@ -68,12 +69,15 @@ class Learnable:
             self.known.setdefault(id, {"draws": 0, "owed": 0.0, "spread": 0.0, "groups": 0.0})
 
     def reward(self, of: str, group: str, size: int, reward: float | None) -> None:
-        """A reward of a group of `size` that began from the task or state `of`; None: its rule gives it none."""
+        """A reward of a group of `size` that began from the task or state `of`; None: its rule gives it none.
+
+        One that no trainer learns from counts as none.
+        """
         if of not in self.known or size < 2:
             return
         key = f"{group} {of}"  # traces of a memory may begin from different solutions in one group
         entry = self.open.setdefault(key, {"of": of, "rewards": []})
-        entry["rewards"].append(reward)
+        entry["rewards"].append(reward if reward is not None and abs(reward) <= LARGEST_REWARD else None)
         if len(entry["rewards"]) >= size:
             self._close(key)
         elif len(self.open) > OPEN:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from ..records.common import LARGEST_REWARD
 from .advantages import advantages, has_reward_spread
 from .durations import arrival_weights, duration_weights
 from .samples import Sample, exceeds
 from .steps import OptimiserStep, Row, StepRecipe
 
-LARGEST_REWARD = 1e6  # one that is larger, or no number, would end the training of all others
 FORGET = 100_000  # rollouts and groups of an endless stream that are remembered
 
 

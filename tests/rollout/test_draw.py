@@ -121,6 +121,13 @@ def test_a_group_counts_when_all_of_it_has_come() -> None:
     assert list(learnable.open) == ["h a"]
 
 
+def test_a_reward_that_no_trainer_learns_from_is_none() -> None:
+    learnable = begun("ab")
+    group(learnable, "a", 0, 1, 1e200)
+    group(learnable, "b", 0, 1)
+    assert learnable.shares("ab") == [0.5, 0.5]
+
+
 def test_what_does_not_come_any_more_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "OPEN", 2)
     learnable = begun("a")
