@@ -357,19 +357,13 @@ def test_rewards_that_come_back_decide_what_is_drawn(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_in_a_pipe_the_graded_rollouts_come_back(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS[:2]))
+    (tmp_path / "tasks").symlink_to(ROOT / "examples/tasks")
+    environment = {**machine_environment(), "PATH": f"{BIN}:{os.environ['PATH']}", "MLE_DATA": "."}
+    after = "mle-sandbox -q -j 1 | mle-grade -q | tee -a graded.jsonl | mle-filter -q --keep-invalid > kept"
     for passes in (1, 2):
         line = " ".join([*ENDLESS, "-g 4", "--passes", str(passes), *LEARNABLE, "tasks.jsonl"])
-        pipe = (
-            f"{line} | mle-sandbox -q -j 1 | mle-grade -q | tee -a graded.jsonl | mle-filter -q --keep-invalid > kept"
-        )
-        environment = {
-            **machine_environment(),
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "MLE_DATA": str(ROOT / "examples"),
-        }
-        subprocess.run(
-            ["bash", "-c", f"set -o pipefail; {pipe}"], cwd=tmp_path, check=True, env=environment, timeout=200
-        )
+        pipe = ["bash", "-c", f"set -o pipefail; {line} | {after}"]
+        subprocess.run(pipe, cwd=tmp_path, check=True, env=environment, timeout=200)
     state = json.loads((tmp_path / "state").read_text())
     assert [state["known"][id]["groups"] for id in IDS[:2]] == [1, 1] and state["groups"] == 4
     graded = records((tmp_path / "graded.jsonl").read_bytes())
