@@ -53,6 +53,8 @@ def test_what_is_measured_is_left_out_and_nothing_else() -> None:
     ]
     react, again, single, other = map(compare.normalised, told)
     assert react == again and single != other
+    ran, older = ({"execution": {"status": "ok", **more}, "machine": 1} for more in ({"machine": {"cores": 2}}, {}))
+    assert compare.normalised(line(**ran)) == compare.normalised(line(**older)) == line(**older).replace("2.5", "1.0")
     assert compare.normalised("a table\nwith 2.5 s in it\n") == "a table\nwith 2.5 s in it\n"
 
 
