@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import records, run_command, without_times
+from conftest import mostly_slow, records, run_command, without_times
 from model_server import FaultyServer
 from outside_agents import write_agents
 from played import FAST, SEARCH, Answer, call, command, in_steps, program, test_score, write_tasks
@@ -145,7 +145,13 @@ def test_bounds_end_the_work_and_what_lies_there_counts(tmp_path: Path) -> None:
     record, requests = play(tmp_path, again, "shell", "--max-turns", "2")
     assert (record["stop_reason"], len(record["turns"]), len(requests)) == ("max_turns", 2, 2)
     assert graded(tmp_path, [record])[0]["grade"]["valid"]
-    record, _ = play(tmp_path, again, "shell", "--max-tokens", "30")
+
+
+@pytest.mark.slow
+def test_the_bound_of_tokens_ends_the_work(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    write_agents(tmp_path)
+    record, _ = play(tmp_path, in_steps([call("bash", command=WRITES)]), "shell", "--max-tokens", "30")
     assert record["stop_reason"] == "length"
 
 
@@ -158,7 +164,7 @@ with ThreadPoolExecutor(2) as pool:
 """
 
 
-@pytest.mark.parametrize("start", ["warm", "cold"])
+@pytest.mark.parametrize("start", mostly_slow(["warm", "cold"], 1))
 def test_questions_at_once_are_answered_one_after_the_other(start: str, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     write_agents(tmp_path, both=BOTH)
@@ -193,11 +199,11 @@ def test_nothing_but_the_model_can_be_reached_and_no_answer_is_in_the_box(tmp_pa
 
 
 HOSTILE = {
+    "hands a link in": ("ln -s /etc/passwd submission.csv", "finished", None),
+    "kills its server": (f"{SAMPLE}; kill -9 $PPID; sleep 600", "finished", True),
     "forks": (f"{SAMPLE}; for i in $(seq 300); do sleep 600 & done", "timeout", True),
     "fills its disk": ("for i in 1 2 3 4 5 6; do head -c 60000000 /dev/zero > $i; done; echo x > submission.csv", None, False),
     "never ends": (f"{SAMPLE}; sleep 600", "timeout", True),
-    "hands a link in": ("ln -s /etc/passwd submission.csv", "finished", None),
-    "kills its server": (f"{SAMPLE}; kill -9 $PPID; sleep 600", "finished", True),
     "links the questions": (f"{SAMPLE}; rm -r _relay; ln -s / _relay", "finished", True),
     "forges questions": (
         f"{SAMPLE}; (while :; do echo '{{\"number\": 1, \"same\": 99}}' > _relay/request.json; done) & sleep 1",
@@ -207,7 +213,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", mostly_slow(HOSTILE))
 def test_a_hostile_agent_has_a_verdict(name: str, tmp_path: Path) -> None:
     write_tasks(tmp_path)
     agent, reason, valid = HOSTILE[name]
@@ -219,6 +225,7 @@ def test_a_hostile_agent_has_a_verdict(name: str, tmp_path: Path) -> None:
         assert record["execution"]["submission_problem"] == "submission.csv is a symbolic link"
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_replies_that_it_had(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     place = write_agents(tmp_path)

@@ -76,6 +76,7 @@ def test_a_job_that_graded_otherwise_is_told(jobs: tuple[Path, list[dict[str, An
     assert b"otherwise" not in run_command("mle-grade", input=honest, cwd=folder).stderr
 
 
+@pytest.mark.slow
 def test_the_other_commands_take_them(jobs: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, tasks = jobs
     run_command(*IMPORT, "-o", "rollouts.jsonl", cwd=folder)
