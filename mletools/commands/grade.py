@@ -71,6 +71,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     """
     grading.check()
     one.check(run.files, grading.reward)
+    one.check_file()
     from ..grading.grader import Grader, Signal
     from ..grading.one_submission import grade_submission
     from ..grading.other_verdicts import difference

@@ -54,12 +54,15 @@ class SubmissionOptions:
                 raise OptionError("--task, --id and --reward-json are about --submission")
         elif self.reward_json is not None and reward not in REWARDS_ALONE:
             raise OptionError(f"--reward-json needs --reward {' or '.join(REWARDS_ALONE)}, which every submission has")
-        elif self.reward_json is None and not os.path.isfile(self.submission):
-            raise OptionError(f"--submission: {self.submission} does not exist, or is no file")
         elif self.task is None:
             raise OptionError("--submission needs --task, the file with its task")
         elif files:
             raise OptionError(f"--submission grades one file; {files[0]} would be read as rollouts")
+
+    def check_file(self) -> None:
+        """OptionError: the file is not there. With --reward-json that is what an agent left."""
+        if self.submission is not None and self.reward_json is None and not os.path.isfile(self.submission):
+            raise OptionError(f"--submission: {self.submission} does not exist, or is no file")
 
 
 def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> None:

@@ -197,9 +197,8 @@ def overview(rollout: Record, turns: Sequence[Turn], room: int) -> list["Text"]:
         }
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
-    if all(
-        told in (score, "-", "invalid") for told, score in zip(columns["validation"], columns["score"], strict=True)
-    ):
+    said = zip(columns["validation"], columns["score"], strict=True) if rollout.get("search") else ()
+    if said and all(told in (score, "-", "invalid") for told, score in said):
         del columns["validation"]  # of a search by these scores
     filled = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
     return aligned(list(filled), list(zip(*filled.values(), strict=True)), ("action", "status", "parents"), room)
