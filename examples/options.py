@@ -22,11 +22,13 @@ import click
 from mletools.cli_options import Url
 
 ARITHMETIC, SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)"), re.compile(r"\$\([^()]*\)")
+HERE_DOCUMENT = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n).*?^\2$", re.DOTALL | re.MULTILINE)
 OPERATORS = re.compile(r"^[|&;<>(){}]+$")
 
 
 def commands(text: str) -> list[list[str]]:
     """The words of each mle command of a shell text; what the shell would work out stands as 1."""
+    text = HERE_DOCUMENT.sub(r"\1", text)
     text = SUBSTITUTION.sub("1", ARITHMETIC.sub("1", text.replace("\\\n", " ")))
     found = []
     for line in lines(text):

@@ -333,7 +333,7 @@ def test_every_target_says_what_the_rehearsal_printed() -> None:
 
 
 def shown(page: Path) -> str:
-    return "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
 
 
 PAGES = [EXAMPLES.parent / "README.md", *sorted((EXAMPLES.parent / "docs").glob("*.md"))]

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_answers_among_the_public_files_are_refused(place: Path, how: str) -> No
         "task['data']['digest'] = data_digest(Path(task['data']['dir']), task['data']['public'], task['answers'])\n"
         "print(json.dumps(task))"
     )
-    command = ["python", "-c", script, json.dumps(task), json.dumps(public)]
+    command = [sys.executable, "-c", script, json.dumps(task), json.dumps(public)]
     made = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
     (place / "tasks" / "tasks.jsonl").write_text(made)
     told = export(place, code=1)
