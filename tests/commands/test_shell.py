@@ -33,7 +33,7 @@ def completed(words: str) -> list[str]:
 
 def test_tab_completes_options_and_choices() -> None:
     assert completed("mle-grade --re") == ["--reward", "--reward-json", "--resume", "--rejects"]
-    assert completed("mle-rollout --scaffold co") == ["codeact"]
+    assert completed("mle-rollout --scaffold co") == ["codeact", "command"]
     assert completed("mle-rollout --scaffold codeact --ideator-k") == ["--ideator-key-file", "--ideator-key-env"]
     assert completed("mle-grade --reward ''") == ["milestone", "partial-credit", "raw", "human-rank", "improvement"]
 

@@ -49,7 +49,7 @@ def test_a_run_and_its_grade_follow_the_sample(megabytes: int, tmp_path: Path) -
         told = episode._run(CODE, 30.0, 0, True, (), "all")
         rollout: Any = {"id": "r", "task": task, "code": CODE, "stop_reason": "finished"}
         ran = ProgramRunner(sandbox, LIMITS, tmp_path, 0)(rollout)
-        cell = episode._cell("python", CODE, 30.0, (), 0, None)
+        cell = episode._cell("python", CODE, 30.0, (), 0, None, ())
         episode.close()
     assert told["execution"]["status"] == ran["execution"]["status"] == "ok", told
     graded = grader(ran)["grade"]
