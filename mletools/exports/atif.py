@@ -38,10 +38,12 @@ def trajectory(rollout: Rollout) -> dict[str, Any]:
 def _steps(rollout: Rollout) -> list[dict[str, Any]]:
     usage = {turn["message"]: turn.get("usage") for turn in rollout["turns"] if "message" in turn}
     steps: list[dict[str, Any]] = []
+    seen: list[int] = []  # the tokens of the sequence so far
     for place, message in enumerate(rollout["messages"]):
         role = message["role"]
+        seen = [*message["prompt_token_ids"]] if "prompt_token_ids" in message else seen
         if role == "assistant":
-            steps.append(_agent(message, usage.get(place)))
+            steps.append(_agent(message, usage.get(place), [*seen]))
         elif steps and steps[-1]["source"] == "agent":
             # The scaffold's answer is an observation of the step before it, as a tool's is.
             result: dict[str, Any] = {"content": message["content"]}
@@ -50,6 +52,7 @@ def _steps(rollout: Rollout) -> list[dict[str, Any]]:
             steps[-1].setdefault("observation", {"results": []})["results"].append(result)
         else:
             steps.append({"source": "system" if role == "system" else "user", "message": message["content"]})
+        seen += message.get("token_ids", ())
     return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
 
 
@@ -57,7 +60,8 @@ def _calls(step: Mapping[str, Any]) -> set[str]:
     return {call["tool_call_id"] for call in step.get("tool_calls", ())}
 
 
-def _agent(message: Message, used: Usage | None) -> dict[str, Any]:
+def _agent(message: Message, used: Usage | None, prompt: list[int]) -> dict[str, Any]:
+    """A message of the policy as a step; `prompt`: the tokens that it saw, where any are known."""
     step: dict[str, Any] = {"source": "agent", "message": message["content"]}
     if message.get("reasoning"):
         step["reasoning_content"] = message["reasoning"]
@@ -67,9 +71,8 @@ def _agent(message: Message, used: Usage | None) -> dict[str, Any]:
     if used is not None:
         metrics = {"prompt_tokens": used["prompt_tokens"], "completion_tokens": used["completion_tokens"]}
         metrics["cost_usd"] = used["usd"]
-    if "prompt_token_ids" in message:
-        metrics["prompt_token_ids"] = message["prompt_token_ids"]
     if message.get("loss") and "token_ids" in message:
+        metrics["prompt_token_ids"] = prompt
         metrics["completion_token_ids"] = message["token_ids"]
         metrics["completion_tokens"] = metrics.get("completion_tokens") or len(message["token_ids"])
     if "logprobs" in message:

@@ -85,6 +85,33 @@ CALLS = [
 ]  # fmt: skip
 
 
+EXACT = [
+    {"role": "system", "content": "be brief", "token_ids": [1]},
+    {"role": "user", "content": "begin", "token_ids": [2, 3]},
+    {"role": "assistant", "content": "a", "loss": True, "token_ids": [4, 5], "logprobs": [-0.1, -0.2]},
+    {"role": "user", "content": "go on", "token_ids": [6]},
+    {"role": "assistant", "content": "b", "loss": True, "token_ids": [7], "logprobs": [-0.3]},
+    {"role": "user", "content": "anew"},
+    {
+        "role": "assistant", "content": "c", "loss": True, "prompt_token_ids": [8, 9], "token_ids": [10],
+        "logprobs": [-0.4],
+    },
+]  # fmt: skip
+
+
+def test_exact_tokens_come_back() -> None:
+    """What mle-import reads of a trajectory is the same sample to train on."""
+    from mletools.rollout.trajectories import read
+    from mletools.training.samples import sample_of
+
+    rollout = made(EXACT, turns=[])
+    document = atif.trajectory(rollout)
+    prompts = [step["metrics"]["prompt_token_ids"] for step in document["steps"] if step["source"] == "agent"]
+    assert prompts == [[1, 2, 3], [1, 2, 3, 4, 5, 6], [8, 9]]
+    again = sample_of({**rollout, "messages": read([document]).messages})
+    assert again.sequences == sample_of(rollout).sequences and len(again.sequences) == 2
+
+
 def test_tokens_thoughts_and_calls() -> None:
     step = atif.trajectory(made(CALLS))["steps"][2]
     assert step["reasoning_content"] == "let me look"
