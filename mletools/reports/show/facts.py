@@ -52,7 +52,7 @@ def clock(seconds: float) -> str:
 def selection_scores(rollout: Record) -> dict[int, float]:
     """{node: its score on the selection rows}, of the nodes of a search that have one."""
     candidates = rollout["search"].get("candidates") or ()
-    return {each["node"]: each["holdout"] for each in candidates if each.get("holdout") is not None}
+    return {each["node"]: each["holdout"] for each in candidates if "node" in each and each.get("holdout") is not None}
 
 
 def shown_score(verdict: Record | None) -> str:
