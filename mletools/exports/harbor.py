@@ -26,7 +26,7 @@ from ..records.task import Task
 from ..solutions import solves
 from ..solutions.bank import choices, program
 from ..solutions.programs import sample_file
-from ..tasks.folder import Content, data_digest
+from ..tasks.folder import Content, data_digest, same
 from ..tasks.tree import spelled_out
 
 WORKDIR = "/workdir"
@@ -38,6 +38,7 @@ TEST = """\
 #!/bin/bash
 # Grades {submission} by the files beside this script. The verdict, as numbers: /logs/verifier/reward.json
 mkdir -p /logs/verifier
+rm -rf /logs/verifier/reward.json /logs/verifier/reward.txt
 cd "$(dirname "$0")" || exit 1
 mle-grade --submission {submission} --task task.jsonl --data . {options} \\
   --reward-json /logs/verifier/reward.json > /logs/verifier/verdict.jsonl
@@ -125,7 +126,7 @@ def check_apart(task: Task, folder: Path, public: list[str]) -> None:
     private = {name: (folder / name).read_bytes() for name in private_files(task)}
     lines = _lines(private[task["answers"]])
     for name in public:
-        if any(content and _same(folder / "public" / name, content) for content in private.values()):
+        if any(content and same(folder / "public" / name, content) for content in private.values()):
             raise RecordError(f"public/{name} is a file that grading reads: an agent would have the answers")
         if lines and _holds(folder / "public" / name, set(lines)):
             raise RecordError(f"public/{name} has every line of the answers")
@@ -133,10 +134,6 @@ def check_apart(task: Task, folder: Path, public: list[str]) -> None:
 
 def _lines(content: bytes) -> set[bytes]:
     return {line for line in content.splitlines()[1:] if line.strip()}
-
-
-def _same(path: Path, content: bytes) -> bool:
-    return os.path.getsize(path) == len(content) and path.read_bytes() == content
 
 
 def _holds(path: Path, missing: set[bytes]) -> bool:

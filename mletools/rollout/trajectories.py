@@ -1,7 +1,7 @@
 """Reads trajectories in the Agent Trajectory Interchange Format (ATIF), versions 1.4 to 1.8, as messages and turns.
 
 Covered: the agent's thoughts, calls and their results, token ids and log-probabilities, tokens and cost, a trajectory that
-goes on in further files, steps copied there from before, steps without a model. Not covered: the trajectories of subagents;
+goes on in further files, steps copied there from before, steps without a model. Not covered: trajectories nested in another;
 pictures and sounds, which become a word in brackets.
 """
 

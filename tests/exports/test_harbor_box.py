@@ -150,3 +150,14 @@ def test_a_hostile_agent_in_the_shared_box_earns_nothing_by_a_link(boxes: Any, e
     assert code == 0, output
     told = box.read("/logs/verifier/reward.json")
     assert told is not None and json.loads(told)["valid"] == 0.0
+
+
+def test_a_reward_that_an_agent_has_planted_does_not_outlive_a_failure_of_the_tool(boxes: Any, exported: Path) -> None:
+    task = next(task for task in TASKS if task["modality"] == "tabular")
+    box = boxes()
+    box.run("echo '{\"reward\": 1.0}' > /logs/verifier/reward.json; echo 1 > /logs/verifier/reward.txt")
+    box.put(exported / "out" / task["id"] / "tests", "/tests")
+    box.run("echo changed > /tests/task/private/answers.csv")
+    code, output = box.run("bash /tests/test.sh")
+    assert code != 0 and "digest differs" in output
+    assert box.read("/logs/verifier/reward.json") is None and box.read("/logs/verifier/reward.txt") is None
