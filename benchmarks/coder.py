@@ -8,6 +8,8 @@ r"""What a real coder does in every scaffold: Qwen2.5-Coder-Instruct, on real an
     python benchmarks/coder.py table                                      # coder.md's tables from the kept rollouts
     python benchmarks/coder.py compare ONE OTHER --set test               # two variants, differences over tasks
     python benchmarks/coder.py own                                        # programs that are no copies
+    python benchmarks/coder.py write VARIANT qwen2.5-coder-0.5b --url http://127.0.0.1:8123   # tasks, in mle-gen-task's four roles
+    python benchmarks/coder.py roles                                      # how far the drafts came
     python benchmarks/coder.py waste VARIANT --set test                   # what came of each message, by scaffold
     python benchmarks/coder.py show VARIANT [NUMBER ...]                  # kept transcripts, to be read
 
@@ -48,7 +50,24 @@ SCAFFOLDS = {
     "codeact": ("--max-turns", "6", "--max-answer-tokens", "700", "--format", "lenient", "-g", "1"),
     "memory": ("--max-turns", "4", "--max-answer-tokens", "1000", "--max-traces", "2", "--format", "lenient", "-g", "1"),
     "search": ("--max-turns", "6", "--max-answer-tokens", "1000", "--max-seconds", "900", "-g", "1"),
+    # From states of the simulated agent: the model has the idea, or carries out the simulated ideator's.
+    "idea": ("--implementer", "scripted", "--max-tokens", "700", "--format", "lenient", "-g", "1"),
+    "implement": ("--max-tokens", "700", "--max-answer-tokens", "1200", "--format", "lenient", "-g", "1"),
 }  # fmt: skip
+DRAFTS, MOST_REPLY = 10, 3000
+FROM_STATES = ("idea", "implement")
+STATES = (
+    "--scaffold",
+    "codeact",
+    "--ideator",
+    "scripted:ideator",
+    "--max-turns",
+    "8",
+    "--timeout",
+    "60",
+    "--seed",
+    "1",
+)
 
 
 def tasks(data: Path) -> None:
@@ -74,39 +93,51 @@ def tasks(data: Path) -> None:
                 "--resume",
             ]
             run(words, data)
+        words = [
+            "mle-rollout",
+            "-q",
+            "-m",
+            "scripted",
+            *STATES,
+            "-j",
+            "2",
+            "--write-states",
+            str(data / f"states-{name}.jsonl"),
+        ]
+        words += [str(data / f"{kind}-{name}.jsonl") for kind in ("real", "generated")]
+        run([*words, "-o", str(data / f"states-{name}-rollouts.jsonl"), "--resume"], data)
 
 
 def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> None:
     """Play the scaffolds on a set, grade, and keep what counts. On a server all scaffolds at once: it is never idle."""
     names = [data / f"{kind}-{given.set}.jsonl" for kind in ("real", "generated")]
     real = {json.loads(line)["id"] for line in names[0].read_text().splitlines()}
+    if given.each:
+        names = [first(name, given.each) for name in names]
     engine = ["--model-url", given.url] if given.url else ["--dtype", "bfloat16"]
 
     def one(scaffold: str) -> None:
         out = data / variant / f"{name_of(model)}-{given.set}-{scaffold}"
         out.parent.mkdir(exist_ok=True)
-        words = [
-            given.rollout,
-            "-q",
-            "-m",
-            model,
-            *engine,
-            "--scaffold",
-            scaffold,
-            *SCAFFOLDS[scaffold],
-            "-j",
-            str(given.jobs),
-        ]
+        words = [given.rollout, "-q", *SCAFFOLDS[scaffold], "-j", str(given.jobs)]
+        match scaffold:
+            case "implement":
+                words += ["--scaffold", "idea", "-m", "scripted:ideator", "--implementer", model]
+                words += [word.replace("--model", "--implementer") for word in engine]
+            case _:
+                words += ["--scaffold", scaffold, "-m", model, *engine]
         words += ["--defaults", "evaluation", "--seed", "1", *given.more]
         words += ["--temperature", str(given.temperature)] if given.temperature is not None else []
         words += SANDBOX if scaffold != "single" else ()
-        run([*words, *map(str, names), "-o", f"{out}.rollouts.jsonl", "--resume"], data)
+        sources = [data / f"states-{given.set}.jsonl"] if scaffold in FROM_STATES else names
+        run([*words, *map(str, sources), "-o", f"{out}.rollouts.jsonl", "--resume"], data)
         source = f"{out}.rollouts.jsonl"
         if scaffold == "single":
             words = [given.sandbox, "-q", "--timeout", "60", "-j", "2", source, "-o", f"{out}.runs.jsonl", "--resume"]
             run(words, data)
             source = f"{out}.runs.jsonl"
-        run(["mle-grade", "-q", source, "-o", f"{out}.graded.jsonl", "--resume"], data)
+        rule = ["--reward", "improvement"] if scaffold in FROM_STATES else []
+        run(["mle-grade", "-q", *rule, source, "-o", f"{out}.graded.jsonl", "--resume"], data)
         kept = HERE / variant / f"{out.name}.jsonl"
         kept.parent.mkdir(parents=True, exist_ok=True)
         lines = [without_task(json.loads(line), real) for line in Path(f"{out}.graded.jsonl").read_text().splitlines()]
@@ -116,14 +147,91 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
         list(pool.map(one, given.scaffolds or SCAFFOLDS))
 
 
+def first(path: Path, number: int) -> Path:
+    """A file of the first tasks of `path`, beside it."""
+    part = path.with_stem(f"{path.stem}-{number}")
+    part.write_text("".join(path.read_text().splitlines(keepends=True)[:number]))
+    return part
+
+
+def write(data: Path, variant: str, model: str, given: argparse.Namespace) -> None:
+    """Let the model write tasks like the generated ones of `dev`, and keep its replies."""
+    out = data / variant / f"{name_of(model)}-write"
+    out.parent.mkdir(exist_ok=True)
+    engine = ["--model-url", given.url] if given.url else ["--dtype", "bfloat16"]
+    words = [
+        "mle-gen-task",
+        "-q",
+        "--source",
+        "llm",
+        "--seeds",
+        str(data / "generated-dev.jsonl"),
+        "-n",
+        str(DRAFTS),
+        "-m",
+        model,
+    ]
+    words += [
+        *engine,
+        "-j",
+        str(given.jobs),
+        "--journal",
+        f"{out}.journal.jsonl",
+        "--rejects",
+        f"{out}.rejects.jsonl",
+        *given.more,
+    ]
+    run(
+        [*words, "--max-tokens", "3000", "-o", f"{out}.jsonl", "--resume"], data, may_fail=True
+    )  # it fails where no draft is left
+    made = (
+        [json.loads(line) for line in Path(f"{out}.jsonl").read_text().splitlines()]
+        if Path(f"{out}.jsonl").exists()
+        else []
+    )
+    replies = [json.loads(line) for line in Path(f"{out}.journal.jsonl").read_text().splitlines()]
+    names = ("role", "task", "attempt", "prompt_tokens", "completion_tokens", "finish_reason", "error")
+    kept = HERE / variant / f"{out.name}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    rejects = [json.loads(line)["reason"] for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
+    rows = [{**{name: reply[name] for name in names}, "reply": reply["reply"][:MOST_REPLY]} for reply in replies]
+    tasks_made = [{"name": task["name"], "problem": task["problem"], "metric": task["metric"]["name"]} for task in made]
+    content = {"drafts": DRAFTS, "made": tasks_made, "rejects": rejects, "replies": rows}
+    kept.write_text(json.dumps(without_places(content), indent=1) + "\n")
+
+
+def roles() -> None:
+    """How far the drafts of tasks came: of each role, the drafts that asked it, its replies, and the drafts that went on."""
+    for path in sorted(HERE.glob("*/*-write.json")):
+        content = json.loads(path.read_text())
+        drafts: dict[str, set[str]] = defaultdict(set)
+        replies: Counter[str] = Counter()
+        cut: Counter[str] = Counter()
+        tokens: Counter[str] = Counter()
+        for reply in content["replies"]:
+            role = reply["role"]
+            drafts[role].add(reply["task"])
+            replies[role] += 1
+            cut[role] += reply["finish_reason"] == "length"
+            tokens[role] += reply["completion_tokens"]
+        rows = [[role, len(drafts[role]), replies[role], cut[role], tokens[role] // replies[role]] for role in drafts]
+        heads = ["role", "drafts that reached it", "replies", "cut off", "tokens per reply"]
+        print(
+            f"\n## {path.parent.name} {path.stem}: {len(content['made'])} of {content['drafts']} drafts became tasks\n"
+        )
+        print(tabulate(rows, heads, tablefmt="github"))
+        for reason in content["rejects"]:
+            print("-", reason[:200])
+
+
 def name_of(model: str) -> str:
     """The model's own name: the file or folder of a specification, without engine and ending."""
     return Path(model.rpartition(":")[2]).name.removesuffix(".gguf")
 
 
-def run(words: list[str], data: Path) -> None:
+def run(words: list[str], data: Path, may_fail: bool = False) -> None:
     done = subprocess.run(words, env={**os.environ, "MLE_DATA": str(data)})
-    if done.returncode:
+    if done.returncode and not may_fail:
         sys.exit(f"{' '.join(words)}: exit status {done.returncode}")
 
 
@@ -153,6 +261,7 @@ def without_task(record: dict[str, Any], real: set[str]) -> dict[str, Any]:
                 if isinstance(holder["execution"].get(name), str):
                     holder["execution"][name] = holder["execution"][name][-2000:]
     record.pop("lineage")
+    record.pop("state", None)
     return record
 
 
@@ -359,10 +468,11 @@ def show(variant: str, numbers: list[int], given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("tasks", "play", "table", "compare", "own", "waste", "show"))
+    parser.add_argument("what", choices=("tasks", "play", "write", "roles", "table", "compare", "own", "waste", "show"))
     parser.add_argument("words", nargs="*")
     parser.add_argument("--data", type=Path, default=Path("runs/coder"))
     parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
+    parser.add_argument("--each", type=int, help="play only so many real tables and so many generated ones")
     parser.add_argument("--scaffolds", nargs="*", choices=tuple(SCAFFOLDS))
     parser.add_argument("--rollout", default="mle-rollout", help="the command, of the environment with the engine")
     parser.add_argument("--jobs", "-j", type=int, default=16)
@@ -382,6 +492,10 @@ def main() -> None:
             tasks(data)
         case "play":
             play(data, *given.words, given)
+        case "write":
+            write(data, *given.words, given)
+        case "roles":
+            roles()
         case "table":
             table()
         case "compare":

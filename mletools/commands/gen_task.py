@@ -152,11 +152,12 @@ def _unlike(
         if likeness(task.record) not in seen:
             return task, dropped
         origin = cast("Origin", task.record["provenance"])
+        attempt = origin.get("attempt", 0)  # a language model drafts a task once
         dropped.append(
-            Dropped(origin["attempt"], STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
+            Dropped(attempt, STAGES[-1], "not_alike: an earlier task has the same scenario and rule", origin)
         )
         try:
-            task, error = maker(place, origin["attempt"] + 1), None
+            task, error = maker(place, attempt + 1), None
         except NoTask as none:
             task, error = None, none
     return None, dropped

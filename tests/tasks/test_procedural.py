@@ -574,6 +574,18 @@ def test_a_task_like_an_earlier_one_is_made_again(made):
     assert none is None and dropped[0].reason == "rule: flat"
 
 
+def test_a_language_models_task_like_an_earlier_one_is_dropped(made):
+    """Its provenance counts no attempts, and there is no second draft."""
+    provenance = {name: value for name, value in made["tabular"].record["provenance"].items() if name != "attempt"}
+    written = replace(made["tabular"], record={**made["tabular"].record, "provenance": provenance}, dropped=[])
+
+    def maker(place, attempt):
+        raise NoTask([])
+
+    kept, dropped = _unlike(maker, ("llm", 1), written, None, {likeness(written.record)})
+    assert kept is None and [each.reason.partition(":")[0] for each in dropped] == ["not_alike"]
+
+
 def test_a_task_that_a_constant_wins_is_trivial(made, data):
     record = made["tabular"].record
     place = record["provenance"]
