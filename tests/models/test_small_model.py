@@ -1,11 +1,12 @@
-"""A real language model under every scaffold: SmolLM2-135M-Instruct, of `make small-model`, served by vLLM and by hf:.
+"""Real language models under every scaffold, served by vLLM and by hf:. SmolLM2-135M-Instruct and
+Qwen2.5-Coder-0.5B-Instruct, of `make small-model`.
 
-It is too small to solve a task, so no test asserts a success: whatever it says, the records must hold exactly what was
+Neither solves a task for sure, so no test asserts a success: whatever they say, the records must hold exactly what was
 sampled, and their counts must agree.
 """
 
+import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from mletools.models import Reply, Request, ServerOptions  # noqa: E402
 from mletools.models.hf import HfModel  # noqa: E402
 from mletools.models.http import HttpModel  # noqa: E402
+from mletools.scaffolds.react import TOOLS  # noqa: E402
+from mletools.scaffolds.reading import as_functions  # noqa: E402
 
 CONTEXT = "4096"  # of 8192: at its start the server fills it once, which takes half a minute
 ANSWER_TOKENS = 24
@@ -38,11 +41,11 @@ SCAFFOLDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def checkpoint() -> Path:
-    folder = Path(os.environ.get("MLETOOLS_SMALL_MODEL") or ROOT / "smollm2")
+@pytest.fixture(scope="module", params=["smollm2", "qwen2.5-coder-0.5b"])
+def checkpoint(request: pytest.FixtureRequest) -> Path:
+    folder = ROOT / str(request.param)
     if not (folder / "config.json").is_file():
-        pytest.skip("no real language model: neither MLETOOLS_SMALL_MODEL nor smollm2/, which make small-model writes")
+        pytest.skip(f"no real language model: no {folder.name}/, which make small-model MODEL={folder.name} writes")
     return folder.resolve()
 
 
@@ -63,8 +66,8 @@ def server(checkpoint: Path) -> Iterator[RealServer]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands run, with a task in t.jsonl."""
+def folder(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run for a checkpoint, with a task in t.jsonl."""
     folder = tmp_path_factory.mktemp("small")
     run_command("mle-gen-task", "--source", "sklearn:wine", "-n", "1", "--backend", "none", "-o", "t.jsonl", cwd=folder)
     return folder
@@ -82,16 +85,26 @@ def play(server: RealServer, folder: Path) -> Callable[..., list[dict[str, Any]]
     return rollouts
 
 
+def as_shown(message: dict[str, Any]) -> dict[str, Any]:
+    """The message as a server gives it to a template: arguments of calls are objects there."""
+    shown = {name: message[name] for name in ("role", "content") if name in message}
+    if calls := message.get("tool_calls"):
+        functions = [call["function"] for call in calls]
+        shown["tool_calls"] = [{"function": {**each, "arguments": json.loads(each["arguments"])}} for each in functions]
+    return shown
+
+
 def check_answers(record: dict[str, Any], tokenizer: Any) -> int:
     """Every answer of the policy is what was sampled, after the prompt that its messages make; how many there are."""
     count = 0
+    tools = as_functions(TOOLS) if record["settings"].get("tool_calls") == "openai" else None
     for turn, message, prompt, shown in answers(record):
         ids = message["token_ids"]
-        said = [{"role": each["role"], "content": each["content"]} for each in shown]
         assert tokenizer.decode(prompt) == tokenizer.apply_chat_template(
-            said, tokenize=False, add_generation_prompt=True
+            [as_shown(each) for each in shown], tools=tools, tokenize=False, add_generation_prompt=True
         )
-        assert tokenizer.decode(ids, skip_special_tokens=True) == message["content"]
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        assert text.startswith(message["content"]) if "tool_calls" in message else text == message["content"]
         ended = ids[-1] == tokenizer.eos_token_id
         assert tokenizer.eos_token_id not in ids[:-1] and (ended or len(ids) == ANSWER_TOKENS)
         assert len(message["logprobs"]) == len(ids)
@@ -113,7 +126,8 @@ def check_sums(record: dict[str, Any]) -> None:
     faults = [turn["problem"] in FORMAT_PROBLEMS for turn in turns]
     assert not any(fault and ("execution" in turn or "cell" in turn) for fault, turn in zip(faults, turns, strict=True))
     if record["scaffold"] != "react":  # whose rate is of messages that begin with a reasoning part
-        assert record["format_rate"] == 1 - sum(faults) / len(faults)
+        exact = [turn["format"]["read"] == "exact" for turn in turns]
+        assert record["format_rate"] == sum(exact) / len(exact)
 
 
 def check_logprobs(record: dict[str, Any], weights: Any) -> None:
