@@ -53,8 +53,9 @@ def measure(given: argparse.Namespace) -> None:
 
             model = VllmModel(given.model, merge=False if kind == "apart" else None, dtype=dtype)
         case _:
-            from mletools.models.llama import LlamaModel
             from transformers import AutoTokenizer
+
+            from mletools.models.llama import LlamaModel
 
             model, tokenizer = LlamaModel(given.gguf), AutoTokenizer.from_pretrained(given.model)
     loaded = time.perf_counter() - started
