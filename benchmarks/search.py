@@ -52,7 +52,17 @@ SETTINGS = {
     "rd-agent, fresh rows count half": ("--set", "evaluation.fresh=0.5"),
     "rd-agent, evaluation standard": ("--evaluation", "standard"),
 }
-ARMS = CLAIMS | SETTINGS
+# The default beside the preset for a night, both with three nodes at once: by the clock on the wall, and by money alone.
+NIGHT = {
+    f"{preset}, equal {what}": ("--preset", preset, *bound)
+    for what, bound in (
+        ("seconds", ("--max-seconds", "30")),
+        ("USD", ("--max-seconds", "600", "--max-usd", "0.4", "--price", "2,8")),
+    )
+    for preset in ("rd-agent", "night")
+}
+AT_ONCE, NODES = 10, 3  # searches of these arms at a time, on the wall, and nodes of each
+ARMS = CLAIMS | SETTINGS | NIGHT
 CURVES = ("rd-agent", f"without evaluation ({WITHOUT['evaluation']})")  # whose way over the budget is shown
 CHOSEN = ("handed in", "perfect selection")
 KEPT = Path(__file__).parent / "search"
@@ -63,22 +73,34 @@ def play(name: str, tasks: Path, seed: int, given: argparse.Namespace) -> Path:
     """The graded searches of an arm under a seed."""
     out, bin = given.run_dir, Path(sys.executable).parent
     stem = "".join(each if each.isalnum() else "_" for each in name)
-    made, graded = out / f"{stem}-{seed}.jsonl", out / f"{stem}-{seed}.graded.jsonl"
-    if not graded.exists():
-        common = ["--data", str(given.data), "-j", str(given.jobs), "-q", "--resume"]
+    graded = out / f"{stem}-{seed}.graded.jsonl"
+    if graded.exists():
+        return graded
+    common = ["--data", str(given.data), "-q", "--resume"]
+    search = [str(bin / "mle-rollout"), "-m", "scripted", "--scaffold", "search", "--timeout", str(given.timeout)]
+    search += ["--seed", str(seed), *common]
+    made = [out / f"{stem}-{seed}.jsonl"]
+    if name in NIGHT:  # on the wall, searches that wait for workers of others would be compared by their luck
+        lines = tasks.read_text(encoding="utf-8").splitlines(keepends=True)
+        made = [out / f"{stem}-{seed}-{at}.jsonl" for at in range(0, len(lines), AT_ONCE)]
+        for at, part in enumerate(made):
+            some = out / f"tasks-{at}.jsonl"
+            some.write_text("".join(lines[AT_ONCE * at : AT_ONCE * (at + 1)]), encoding="utf-8")
+            at_once = ["-j", str(AT_ONCE * NODES), "--sandbox-jobs", str(AT_ONCE * NODES)]
+            subprocess.run([*search, *ARMS[name], *at_once, "-o", str(part), str(some)], check=True)
+    else:
         bounds = [
             "--clock",
             "work",
             "--max-seconds",
             str(given.seconds),
-            "--timeout",
-            str(given.timeout),
+            "-j",
+            str(given.jobs),
             "--sandbox-jobs",
             str(given.jobs),
         ]
-        search = [str(bin / "mle-rollout"), "-m", "scripted", "--scaffold", "search", *ARMS[name], *bounds]
-        subprocess.run([*search, "--seed", str(seed), *common, "-o", str(made), str(tasks)], check=True)
-        subprocess.run([str(bin / "mle-grade"), *common, "-o", str(graded), str(made)], check=True)
+        subprocess.run([*search, *ARMS[name], *bounds, "-o", str(made[0]), str(tasks)], check=True)
+    subprocess.run([str(bin / "mle-grade"), *common, "-j", "2", "-o", str(graded), *map(str, made)], check=True)
     return graded
 
 
@@ -101,6 +123,7 @@ def read(file: Path, name: str) -> Iterator[Run]:
                 "first": rounded(search.first_medal_s),
                 "failed": rounded(sum(turn.node["score"] is None for turn in of) / max(1, len(of))),
                 "seconds": rounded(record["usage"]["seconds"]),
+                "usd": rounded(record["usage"]["usd"]),
             }
             if name in CURVES:
                 standings = [(each.handed_in or Verdict(), each.perfect or Verdict()) for each in search.over_time]
@@ -215,7 +238,9 @@ def main() -> None:
         given.run_dir.mkdir(parents=True, exist_ok=True)
         ids = {json.loads(line)["id"] for line in given.tasks.read_text(encoding="utf-8").splitlines()}
         # the papers' claims first, seed by seed: after half of the time there are whole seeds of their arms
-        for seed, name in [(seed, name) for of in (CLAIMS, SETTINGS) for seed in range(given.seeds) for name in of]:
+        for seed, name in [
+            (seed, name) for of in (CLAIMS, SETTINGS, NIGHT) for seed in range(given.seeds) for name in of
+        ]:
             if name not in arms:
                 continue
             if name not in kept(given.kept, seed):
