@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from code_metric_builders import code_metric_task
 from conftest import ROOT, records, run_command
 from docker_daemon import Daemon
 from import_builders import bench
+
+from mletools.tasks.folder import data_digest
 
 pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples" / "tasks"
@@ -125,12 +128,8 @@ def test_the_solution_earns_in_the_box_what_it_earns_outside(boxes: Any, exporte
     done = run_command(*command, cwd=exported)
     (outside,) = records(done.stdout)
     assert inside["valid"] == 1.0 and inside["score"] == outside["score"]
-    assert (
-        inside["reward"] == outside["reward"]
-        and inside["medal"] == ["bronze", "silver", "gold"].index(outside["medal"]) + 1
-        if outside["medal"]
-        else inside["medal"] == 0
-    )
+    medal = ["bronze", "silver", "gold"].index(outside["medal"]) + 1 if outside["medal"] else 0
+    assert (inside["reward"], inside["medal"]) == (outside["reward"], medal)
 
 
 def test_nothing_and_nonsense_get_verdicts(boxes: Any, exported: Path) -> None:
@@ -161,3 +160,21 @@ def test_a_reward_that_an_agent_has_planted_does_not_outlive_a_failure_of_the_to
     code, output = box.run("bash /tests/test.sh")
     assert code != 0 and "digest differs" in output
     assert box.read("/logs/verifier/reward.json") is None and box.read("/logs/verifier/reward.txt") is None
+
+
+def test_a_metric_that_is_code_grades_in_the_box(boxes: Any, tmp_path: Path) -> None:
+    """In a sandbox of its own inside the verifier's box, which here has no rights beyond a container's usual ones."""
+    source = "from weights import WEIGHT\n\n\ndef grade(submission, answers):\n    return WEIGHT * abs(submission.y - answers.y).mean()\n"
+    code_metric_task(
+        tmp_path, source, public={"train.csv": "id,y\n3,1\n4,2\n", "sample_submission.csv": "id,y\n1,0\n2,0\n"}
+    )
+    task = json.loads((tmp_path / "tasks.jsonl").read_text())
+    folder = tmp_path / "tasks" / "fish"
+    task["data"]["digest"] = data_digest(folder, task["data"]["public"], task["answers"])
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    done = run_command("mle-export", "--to", "harbor", "-o", "out", "tasks.jsonl", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out" / "fish"
+    assert not list((out / "environment").rglob("*.py"))
+    assert graded(boxes, out, b"id,y\n1,11\n2,23\n")["score"] == 4.0
+    assert graded(boxes, out, b"id,y\n1,11\n")["valid"] == 0.0
