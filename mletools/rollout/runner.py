@@ -150,6 +150,7 @@ class Runner:
                 f"-j {run.jobs} is less than --workers {needs.workers}: nodes under way wait for their turn, while the clock "
                 f"on the wall goes on; give -j {needs.workers}, or --workers {run.jobs}"
             )
+        self.sandbox.check_place(needs.shown, needs.loopback)
         if run.dry_run:
             self._describe()
             return

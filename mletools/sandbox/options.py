@@ -90,18 +90,21 @@ class SandboxOptions:
         if self.weights is not None and self.on is None:
             weights_folder(self.weights)
 
-    def open(
-        self, slots: int, say: Callable[[str], None], shown: tuple[str, ...] = (), loopback: bool = False
-    ) -> AbstractContextManager[Sandbox]:
-        """The sandbox, closed at the end of the with block; `say` receives messages for the user; the others: see Setup.
-
-        ToolError: folders are to be shown, or a loopback network is wanted, and it is not the local backend.
-        """
+    def check_place(self, shown: tuple[str, ...], loopback: bool) -> None:
+        """ToolError: folders are to be shown, or a loopback network is wanted, and it is not the local backend."""
         if (shown or loopback) and (self.backend != "local" or self.on is not None):
             raise ToolError(
                 "agents of others work in the local sandbox alone, where their box has a loopback network of its own: "
                 "leave --on out, and take --backend local"
             )
+
+    def open(
+        self, slots: int, say: Callable[[str], None], shown: tuple[str, ...] = (), loopback: bool = False
+    ) -> AbstractContextManager[Sandbox]:
+        """The sandbox, closed at the end of the with block; `say` receives messages for the user; the others: see Setup.
+
+        check_place says whether the backend has what they ask for.
+        """
         setup = Setup(
             slots,
             start=self.start,

@@ -250,6 +250,7 @@ def test_a_killed_run_goes_on_with_the_replies_that_it_had(tmp_path: Path) -> No
     [
         ((), "--scaffold command needs --agent CMD, the command line of the agent"),
         (("--agent", "true", "--backend", "docker"), "leave --on out, and take --backend local"),
+        (("--agent", "true", "--backend", "docker", "--dry-run"), "leave --on out, and take --backend local"),
         (("--agent", "true", "--agent-folder", "."), "lie in one another: move either"),
         (("--agent", "true", "--agent-folder", "/"), "programs would see all of /: name a folder of its own"),
         (
