@@ -32,6 +32,7 @@ BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat th
 LONG_WAIT_S = 10.0  # a longer wait is announced
 REFUSED = "connection failed: Connection refused"
 NO_KEY = f" (no key was sent: it comes from {DEFAULT_KEY}, or from what a -key-env or -key-file option names)"
+WAITS_LONGER = "--request-timeout S waits longer; fewer at once (-j) or shorter answers end sooner"
 IS_IT_RUNNING = "is the server running? Tries again; --wait-for-server S waits longer"
 Answer = TypeVar("Answer")
 
@@ -76,6 +77,7 @@ class Served:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         self._headers |= self._address.headers(self._key)
         self._pool = wire.pool(self._address.post, server.timeout)
+        self._no_answer = f"no answer within {server.timeout:g} s"
         self._closed = threading.Event()
         self._lock = threading.Lock()  # guards the following
         self._said: set[str] = set()
@@ -124,6 +126,8 @@ class Served:
             if limited:
                 limited_s += wait
                 self._limited_until = max(self._limited_until, time.monotonic() + (stated or 0.0))
+            if response.problem == self._no_answer:
+                self._say_once("timeout", f"{self._no_answer}: asks again for all of it; {WAITS_LONGER}")
             if wait > LONG_WAIT_S:
                 self._say_once("wait", f"waits {wait:.0f} s before it asks again: {response.problem}")
             self._pause(wait, response.problem)
@@ -207,7 +211,7 @@ class Served:
         except urllib3.exceptions.NewConnectionError as error:  # inherits from TimeoutError
             return Response(0, {}, b"", wire.failure(error))
         except (urllib3.exceptions.TimeoutError, TimeoutError):
-            return Response(0, {}, b"", f"no answer within {self._server.timeout:g} s")
+            return Response(0, {}, b"", self._no_answer)
         except OverflowError as error:
             return Response(0, {}, b"", str(error))
         except urllib3.exceptions.HTTPError as error:

@@ -12,7 +12,7 @@ from model_server import BROKEN, RUBBISH, FaultyServer, completion, prompt_ids, 
 from mletools.base.errors import RecordError, ToolError
 from mletools.models import ContextExceeded, Reply, Request, ServerOptions, ToolCall, wire
 from mletools.models.completion import read_reply
-from mletools.models.http import HttpModel
+from mletools.models.http import HttpModel, to_stderr
 from mletools.models.server_errors import exceeds_context
 
 ASK = Request([{"role": "user", "content": "say it twice"}], seed=11, training=True)
@@ -30,10 +30,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def engine() -> Iterator[Callable[..., HttpModel]]:
     opened: list[HttpModel] = []
 
-    def make(server: FaultyServer, **options: Any) -> HttpModel:
-        opened.append(
-            HttpModel("tiny", ServerOptions(server.url, **{"timeout": 20.0, "retries": 3, "backoff": 0.01, **options}))
-        )
+    def make(server: FaultyServer, say: Callable[[str], None] = to_stderr, **options: Any) -> HttpModel:
+        settings = ServerOptions(server.url, **{"timeout": 20.0, "retries": 3, "backoff": 0.01, **options})
+        opened.append(HttpModel("tiny", settings, say))
         return opened[-1]
 
     yield make
@@ -99,6 +98,17 @@ def test_trouble_that_lasts_is_told(
         assert str(error.value) == f"{model.url}: no answer after 2 tries; the last error: {problem}"
         assert model.sample([ASK]) == [GOOD]
     assert len(server.requests) == 3
+
+
+def test_an_answer_that_came_too_late_is_told_once(engine: Callable[..., HttpModel]) -> None:
+    said: list[str] = []
+    with FaultyServer(echo, ["hang", "", "hang"]) as server:
+        model = engine(server, timeout=0.5, say=said.append)
+        assert model.sample([ASK, ASK]) == [GOOD] * 2
+    (message,) = said
+    assert message.startswith(
+        f"{model.url}: no answer within 0.5 s: asks again for all of it; --request-timeout S waits"
+    )
 
 
 @pytest.mark.slow
