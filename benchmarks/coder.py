@@ -114,7 +114,7 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
     real = {json.loads(line)["id"] for line in names[0].read_text().splitlines()}
     if given.each:
         names = [first(name, given.each) for name in names]
-    engine = ["--model-url", given.url] if given.url else ["--dtype", "bfloat16"]
+    engine = ["--model-url", given.url, "--request-timeout", "3600"] if given.url else ["--dtype", "bfloat16"]
 
     def one(scaffold: str) -> None:
         out = data / variant / f"{name_of(model)}-{given.set}-{scaffold}"
@@ -123,7 +123,7 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
         match scaffold:
             case "implement":
                 words += ["--scaffold", "idea", "-m", "scripted:ideator", "--implementer", model]
-                words += [word.replace("--model", "--implementer") for word in engine]
+                words += [word.replace("--model-", "--implementer-") for word in engine]
             case _:
                 words += ["--scaffold", scaffold, "-m", model, *engine]
         words += ["--defaults", "evaluation", "--seed", "1", *given.more]
@@ -158,7 +158,7 @@ def write(data: Path, variant: str, model: str, given: argparse.Namespace) -> No
     """Let the model write tasks like the generated ones of `dev`, and keep its replies."""
     out = data / variant / f"{name_of(model)}-write"
     out.parent.mkdir(exist_ok=True)
-    engine = ["--model-url", given.url] if given.url else ["--dtype", "bfloat16"]
+    engine = ["--model-url", given.url, "--request-timeout", "3600"] if given.url else ["--dtype", "bfloat16"]
     words = [
         "mle-gen-task",
         "-q",
