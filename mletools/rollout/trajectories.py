@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ..base.jsonl import JsonObject
-from ..records.rollout import Message, Turn, Usage
+from ..records.rollout import CalledFunction, Message, MessageCall, Turn, Usage
 
 VERSIONS = ("ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8")
 Kind = TypeVar("Kind")
@@ -180,11 +180,11 @@ def _text(content: object) -> str:
     return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in content)
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _call(call: Any) -> MessageCall:
     if not isinstance(call, dict) or not isinstance(call.get("function_name"), str):
         raise ValueError("a call names no function")
     arguments = json.dumps(_of(call, "arguments", dict) or {}, ensure_ascii=False)
-    function = {"name": call["function_name"], "arguments": arguments}
+    function: CalledFunction = {"name": call["function_name"], "arguments": arguments}
     return {"id": _of(call, "tool_call_id", str) or "", "type": "function", "function": function}
 
 

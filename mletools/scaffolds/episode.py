@@ -12,9 +12,11 @@ from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
 
 from ..base.ids import derive_seed
 from ..records.rollout import (
+    CalledFunction,
     Cell,
     Execution,
     Message,
+    MessageCall,
     Refit,
     Rollout,
     StartState,
@@ -487,11 +489,13 @@ def declined(reply: Reply) -> Literal["content_filter", "refusal"] | None:
     return None
 
 
-def _as_call(call: ReplyCall) -> dict[str, object]:
+def _as_call(call: ReplyCall) -> MessageCall:
     """A reply's tool call as the chat protocol has it, with what its server wants back."""
-    function = {"name": call["name"], "arguments": call["arguments"]}
-    extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
-    return {"id": call["id"], "type": "function", "function": function, **extra}
+    function: CalledFunction = {"name": call["name"], "arguments": call["arguments"]}
+    made: MessageCall = {"id": call["id"], "type": "function", "function": function}
+    if call.get("extra_content"):
+        made["extra_content"] = call["extra_content"]
+    return made
 
 
 def _is_valid(turn: Turn) -> bool:

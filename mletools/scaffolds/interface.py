@@ -114,7 +114,7 @@ class SessionFacts(TypedDict):
     gpu: str | None
     protections: dict[str, bool]
     machine: Machine | None
-    limits: dict[str, object]
+    limits: dict[str, float | None]
 
 
 class CellResult(Verdicts):
