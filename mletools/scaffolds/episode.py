@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
 
 from ..base.ids import derive_seed
+from ..models import OfferedTool
 from ..records.rollout import (
     CalledFunction,
     Cell,
@@ -132,7 +133,7 @@ class Episode(Generic[S]):
         functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
         return self.ask_with(functions, self.settings.max_answer_tokens)
 
-    def ask_with(self, functions: list[dict[str, object]] | None, most: int) -> Reply:
+    def ask_with(self, functions: list[OfferedTool] | None, most: int) -> Reply:
         """As `ask`, with tools of any kind as the chat protocol has them, and of at most `most` tokens."""
         self._check_budget()
         shown = self._shown()
@@ -173,7 +174,7 @@ class Episode(Generic[S]):
         who: str,
         role: str,
         messages: list[Message],
-        tools: list[dict[str, object]] | None = None,
+        tools: list[OfferedTool] | None = None,
         most: int | None = None,
     ) -> Reply | Refusal:
         """A model's reply to messages; see Environment.ask. Nothing is kept of it here."""

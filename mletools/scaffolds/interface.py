@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, Typed
 from .. import prompts
 from ..base.ids import content_id
 from ..base.options import option
+from ..models import OfferedTool
 from ..models.prices import Price
 from ..records.rollout import (
     Cell,
@@ -145,7 +146,7 @@ class Environment(Protocol):
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
     ) -> Reply | Refusal:
         """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
