@@ -193,7 +193,7 @@ def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
 def _dumped(view: View) -> str:
     """A public text that holds the answers one after another, as they are or as numbers of classes."""
     wanted = []
-    truth: dict[str, Any] = truth_of_test(view)
+    truth = truth_of_test(view)
     whole = all(None not in cells for cells in truth.values())
     for name, cells in {**truth, **(_joint(view, truth) if whole else {})}.items():
         if None in cells or len(cells) < FEWEST_ROWS:
