@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.errors import RecordError, ToolError
 from ..base.jsonl import dumps
 from ..base.options import option
+from ..records.task import Task
 from ..sandbox import BACKENDS, Cell, Limits, Sandbox
 from ..sandbox.lazy import LazySandbox
 
