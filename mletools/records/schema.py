@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import UnionType
 from typing import (
     Annotated,
@@ -33,7 +33,7 @@ from .rollout import PlainConversation, Rollout, SubmissionVerdict
 from .task import MetricSpec, Task
 from .training import TrainStep
 
-KINDS: dict[str, Any] = {
+KINDS: dict[str, type] = {
     "task": Task,
     "rollout": Rollout,
     "verdict": SubmissionVerdict,
@@ -93,7 +93,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
         path, task = ("", record) if kind == "task" else ("task.", record["task"])
         _check_alternatives(cast(Task, task)["metric"], f"{path}metric")
     if kind == "rollout":
-        _check_grades(record)
+        _check_grades(cast(Rollout, record))
     check_places(record)
 
 
@@ -180,10 +180,10 @@ def _alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _check_grades(record: Mapping[str, Any]) -> None:
+def _check_grades(record: Rollout) -> None:
     """RecordError where a rollout or a turn has a grade that calls the submission valid and gives it no score."""
-    for path, holder in (("", record), *((f"turns[{number}].", turn) for number, turn in enumerate(record["turns"]))):
-        grade = holder.get("grade")
+    turns = [(f"turns[{number}].", turn.get("grade")) for number, turn in enumerate(record["turns"])]
+    for path, grade in (("", record.get("grade")), *turns):
         if grade and grade["valid"] and grade.get("score") is None:
             raise RecordError(f"{path}grade.score: null, though {path}grade.valid is true")
 
