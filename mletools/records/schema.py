@@ -23,7 +23,6 @@ from typing import (
 import msgspec
 
 from ..base.errors import RecordError
-from ..base.jsonl import JsonObject
 from ..base.output import AnyRecord
 from ..base.typed import convert
 from .common import Reject
@@ -97,7 +96,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
     check_places(record)
 
 
-def check_conversation(record: JsonObject) -> None:
+def check_conversation(record: AnyRecord) -> None:
     """RecordError unless `record` is a line of chat data: {"messages": [...]}, without a kind."""
     try:
         convert(record, PlainConversation)
@@ -105,7 +104,7 @@ def check_conversation(record: JsonObject) -> None:
         raise RecordError(_wrong(error, "conversation")) from None
 
 
-def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
+def check_fields(fields: AnyRecord, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
     """RecordError unless `fields`, written by hand, are fields of such a record; all may be absent.
 
     The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`. Places

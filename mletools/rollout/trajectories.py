@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..base.jsonl import JsonObject
+from ..base.output import AnyRecord
 from ..records.rollout import CalledFunction, Message, MessageCall, Turn, Usage
 
 VERSIONS = ("ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8")
@@ -34,7 +34,7 @@ class Conversation:
     usage: Usage = field(default_factory=lambda: _NOT_KNOWN.copy())
 
 
-def read(parts: Sequence[JsonObject]) -> Conversation:
+def read(parts: Sequence[AnyRecord]) -> Conversation:
     """The conversation of a trajectory, and of those that it goes on in. ValueError: where it is not in the format."""
     agent = _of(parts[0], "agent", dict) or {}
     reader = _Reader(
@@ -77,7 +77,7 @@ class _Reader:
             raise ValueError(f"source is {source!r}: known are system, user, agent")
         self._observe(step)
 
-    def _agent(self, step: JsonObject, text: str) -> None:
+    def _agent(self, step: AnyRecord, text: str) -> None:
         found = self.found
         message: Message = {"role": "assistant", "content": text}
         if reasoning := _of(step, "reasoning_content", str):
@@ -110,7 +110,7 @@ class _Reader:
             self._ended.append(_seconds(step))
         found.messages.append(message)
 
-    def _take_tokens(self, message: Message, metrics: JsonObject) -> None:
+    def _take_tokens(self, message: Message, metrics: AnyRecord) -> None:
         prompt, ids = _ids(metrics, "prompt_token_ids"), _ids(metrics, "completion_token_ids")
         messages, seen = self.found.messages, self._seen
         if prompt is None or ids is None:
@@ -129,7 +129,7 @@ class _Reader:
         if scores is not None and len(scores) == len(ids) and all(_is_number(each) and each <= 0.01 for each in scores):
             message["logprobs"] = [min(0.0, float(each)) for each in scores]
 
-    def _observe(self, step: JsonObject) -> None:
+    def _observe(self, step: AnyRecord) -> None:
         """The results of a step: of its calls as a tool's messages, others as the user's."""
         results = _of(_of(step, "observation", dict) or {}, "results", list) or []
         calls = [call["id"] for call in self.found.messages[-1].get("tool_calls", ())]
@@ -144,7 +144,7 @@ class _Reader:
             else:
                 self.found.messages.append({"role": "user", "content": text})
 
-    def end(self, parts: Sequence[JsonObject]) -> Conversation:
+    def end(self, parts: Sequence[AnyRecord]) -> Conversation:
         found = self.found
         if not found.turns:
             raise ValueError("no step of an agent's model")
@@ -163,7 +163,7 @@ class _Reader:
         return found
 
 
-def _of(holder: JsonObject, key: str, kind: type[Kind]) -> Kind | None:
+def _of(holder: AnyRecord, key: str, kind: type[Kind]) -> Kind | None:
     """The value, or None where there is none; ValueError if it is not of `kind`."""
     value = holder.get(key)
     if value is None or isinstance(value, kind):
@@ -192,7 +192,7 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
-def _count(holder: JsonObject, key: str) -> int | None:
+def _count(holder: AnyRecord, key: str) -> int | None:
     value = holder.get(key)
     if value is None or (type(value) is int and 0 <= value < _MOST):
         return value
@@ -207,7 +207,7 @@ def _usd(value: Any) -> float | None:
     return float(value)
 
 
-def _ids(holder: JsonObject, key: str) -> list[int] | None:
+def _ids(holder: AnyRecord, key: str) -> list[int] | None:
     value = _of(holder, key, list)
     if not value:
         return None
@@ -216,7 +216,7 @@ def _ids(holder: JsonObject, key: str) -> list[int] | None:
     return value
 
 
-def _seconds(step: JsonObject) -> float | None:
+def _seconds(step: AnyRecord) -> float | None:
     """When a step was, in seconds since 1970."""
     stamp = _of(step, "timestamp", str)
     try:
