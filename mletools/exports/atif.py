@@ -6,56 +6,13 @@ tool, or what the scaffold told it. Not covered: the graph of a search, but for 
 """
 
 import json
-from typing import NotRequired, TypedDict, cast
+from typing import Literal, cast
 
 from .. import __version__
+from ..records.atif import AtifCall, AtifMetrics, AtifResult, AtifStep
 from ..records.rollout import Message, MessageCall, Rollout, Usage
 
 VERSION = "ATIF-v1.7"
-
-
-class Call(TypedDict):
-    """A call of a tool."""
-
-    tool_call_id: str
-    function_name: str
-    arguments: dict[str, object]
-
-
-class Result(TypedDict):
-    """What a step led to; source_call_id: the call that it answers."""
-
-    content: str
-    source_call_id: NotRequired[str]
-
-
-class Observation(TypedDict):
-    """The results of a step."""
-
-    results: list[Result]
-
-
-class Metrics(TypedDict, total=False):
-    """What a message of the policy took; its tokens, where they are known."""
-
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cost_usd: float | None
-    prompt_token_ids: list[int]
-    completion_token_ids: list[int]
-    logprobs: list[float]
-
-
-class Step(TypedDict):
-    """A message, and what follows one of the policy's."""
-
-    step_id: int
-    source: str
-    message: str
-    reasoning_content: NotRequired[str]
-    tool_calls: NotRequired[list[Call]]
-    metrics: NotRequired[Metrics]
-    observation: NotRequired[Observation]
 
 
 def trajectory(rollout: Rollout) -> dict[str, object]:
@@ -78,9 +35,9 @@ def trajectory(rollout: Rollout) -> dict[str, object]:
     }
 
 
-def _steps(rollout: Rollout) -> list[Step]:
+def _steps(rollout: Rollout) -> list[AtifStep]:
     usage = {turn["message"]: turn.get("usage") for turn in rollout["turns"] if "message" in turn}
-    steps: list[Step] = []
+    steps: list[AtifStep] = []
     seen: list[int] = []  # the tokens of the sequence so far
     for place, message in enumerate(rollout["messages"]):
         role = message["role"]
@@ -89,29 +46,30 @@ def _steps(rollout: Rollout) -> list[Step]:
             steps.append(_agent(len(steps) + 1, message, usage.get(place), [*seen]))
         elif steps and steps[-1]["source"] == "agent":
             # The scaffold's answer is an observation of the step before it, as a tool's is.
-            result: Result = {"content": message["content"]}
+            result: AtifResult = {"content": message["content"]}
             if (call := message.get("tool_call_id")) and call in _calls(steps[-1]):
                 result["source_call_id"] = call
-            steps[-1].setdefault("observation", {"results": []})["results"].append(result)
+            earlier = (steps[-1].get("observation") or {}).get("results") or []
+            steps[-1]["observation"] = {"results": [*earlier, result]}
         else:
-            source = "system" if role == "system" else "user"
+            source: Literal["system", "user"] = "system" if role == "system" else "user"
             steps.append({"step_id": len(steps) + 1, "source": source, "message": message["content"]})
         seen += message.get("token_ids", ())
     return steps
 
 
-def _calls(step: Step) -> set[str]:
-    return {call["tool_call_id"] for call in step.get("tool_calls", ())}
+def _calls(step: AtifStep) -> set[str]:
+    return {str(call["tool_call_id"]) for call in step.get("tool_calls") or ()}
 
 
-def _agent(number: int, message: Message, used: Usage | None, prompt: list[int]) -> Step:
+def _agent(number: int, message: Message, used: Usage | None, prompt: list[int]) -> AtifStep:
     """A message of the policy as a step; `prompt`: the tokens that it saw, where any are known."""
-    step: Step = {"step_id": number, "source": "agent", "message": message["content"]}
+    step: AtifStep = {"step_id": number, "source": "agent", "message": message["content"]}
     if message.get("reasoning"):
         step["reasoning_content"] = message["reasoning"]
     if calls := message.get("tool_calls"):
         step["tool_calls"] = [_call(call, place) for place, call in enumerate(calls)]
-    metrics: Metrics = {}
+    metrics: AtifMetrics = {}
     if used is not None:
         metrics = {"prompt_tokens": used["prompt_tokens"], "completion_tokens": used["completion_tokens"]}
         metrics["cost_usd"] = used["usd"]
@@ -120,16 +78,16 @@ def _agent(number: int, message: Message, used: Usage | None, prompt: list[int])
         metrics["completion_token_ids"] = message["token_ids"]
         metrics["completion_tokens"] = metrics.get("completion_tokens") or len(message["token_ids"])
     if "logprobs" in message:
-        metrics["logprobs"] = message["logprobs"]
+        metrics["logprobs"] = [*message["logprobs"]]
     if known := {name: value for name, value in metrics.items() if value is not None}:
-        step["metrics"] = cast(Metrics, known)
+        step["metrics"] = cast(AtifMetrics, known)
     return step
 
 
-def _call(call: MessageCall, number: int) -> Call:
+def _call(call: MessageCall, number: int) -> AtifCall:
     """A call of the chat protocol; arguments that are no JSON object are kept as a text under `text`."""
     function = call.get("function") or {}
-    told = function.get("arguments", {})
+    told: object = function.get("arguments", {})
     try:
         arguments = json.loads(told) if isinstance(told, str) else told
     except ValueError:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from ..base import jsonl
 from ..base.errors import RecordError, ToolError
@@ -226,7 +226,7 @@ def context_of(header: Header) -> int:
     architecture = header.get("general.architecture")
 
     def number(name: str, default: int) -> int:
-        value = header.get(f"{architecture}.{name}", default)
+        value = cast("int | list[int]", header.get(f"{architecture}.{name}", default))
         return max(value) if isinstance(value, list) else int(value)
 
     heads = number("attention.head_count", 1)

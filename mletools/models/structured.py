@@ -28,12 +28,13 @@ def response_format(form: str, schema: Mapping[str, object]) -> dict[str, object
 
 def reasoned(schema: Mapping[str, object]) -> dict[str, object]:
     """The schema with a field for the reasoning before the others; an empty one, of any object, has no others."""
-    if not _is_whole(schema):
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping) or not isinstance(required, Sequence):
         return {"type": "object"}
     return {
         **schema,
-        "properties": {REASONING: {"type": "string"}, **schema["properties"]},
-        "required": [REASONING, *schema["required"]],
+        "properties": {REASONING: {"type": "string"}, **properties},
+        "required": [REASONING, *required],
     }
 
 

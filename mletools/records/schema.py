@@ -115,7 +115,8 @@ def check_fields(fields: AnyRecord, kind: str, parts: tuple[str, ...], free: tup
         convert(fields, incomplete)
     except msgspec.ValidationError as error:
         raise RecordError(_wrong(error, kind)) from None
-    for prefix, part in (("", fields), *((f"{name}.", fields.get(name, {})) for name in parts)):
+    inside = [(f"{name}.", cast(AnyRecord, fields.get(name, {}))) for name in parts]
+    for prefix, part in (("", fields), *inside):
         for name in part:
             if name not in known[prefix]:
                 near = difflib.get_close_matches(name, known[prefix], 1)

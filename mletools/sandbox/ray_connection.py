@@ -57,7 +57,7 @@ def _refuse_unreachable(target: str) -> None:
 def connect(address: str) -> Any:
     """The module `ray`, connected; see RaySandbox for `address`. ToolError: not installed, or no connection."""
     target = os.environ.get("RAY_ADDRESS", "local") if address == "ray" else address
-    settings: dict[str, bool] = {}
+    settings: dict[str, Any] = {}
     # Ray reads it when it is imported: otherwise a call that comes after close() would connect anew.
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     if target == "local":

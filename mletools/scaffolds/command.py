@@ -241,7 +241,7 @@ class _Work(Episode[CommandSettings]):
     def _execution(self) -> Execution:
         if not self._results or self._box_facts is None:
             return NOTHING_RAN.copy()
-        return {
+        found = {
             "status": self._results[-1]["status"],
             "exit_code": self._exit_code,
             "duration_s": round(sum(cell["duration_s"] for cell in self._results), 4),
@@ -256,6 +256,7 @@ class _Work(Episode[CommandSettings]):
             # not what was left of the time when the last cell began
             "limits": {**self._box_facts["limits"], "wall_s": self.settings.max_seconds},
         }
+        return cast(Execution, found)
 
 
 def _alike(ours: Message, theirs: relay.ChatMessage) -> bool:

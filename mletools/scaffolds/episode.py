@@ -16,6 +16,7 @@ from ..records.rollout import (
     CalledFunction,
     Cell,
     Execution,
+    Implementer,
     Message,
     MessageCall,
     Refit,
@@ -91,7 +92,7 @@ class Extras(TypedDict, total=False):
     state: StartState
     trace: Literal["reset", "memory"]
     idea: dict[str, str] | None
-    implementer: dict[str, object] | None
+    implementer: Implementer | None
     refit: Refit
 
 

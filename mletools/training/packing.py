@@ -187,7 +187,7 @@ def _varlen(
     from torch.nn.attention.varlen import varlen_attn
 
     found = _sequences(blocks, query.device)
-    grouped: dict[str, bool] = {"enable_gqa": query.size(1) != key.size(1)} if _asks_for_groups(varlen_attn) else {}
+    grouped: dict[str, Any] = {"enable_gqa": query.size(1) != key.size(1)} if _asks_for_groups(varlen_attn) else {}
     # norms of queries and keys leave autocast's type; the kernel wants one
     queries, keys, values = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
     result = varlen_attn(
