@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import RecordError
 from ..base.options import option
@@ -170,7 +169,7 @@ def solution(task: Task) -> str:
 def _toml(task: Task, options: HarborOptions) -> str:
     metric = task["metric"]
     separate = options.verifier == "separate"
-    environment: dict[str, Any] = {
+    environment: dict[str, object] = {
         **({} if options.dockerfile else {"docker_image": options.image}),
         "workdir": WORKDIR,
         "network_mode": "no-network",
@@ -179,7 +178,7 @@ def _toml(task: Task, options: HarborOptions) -> str:
         "storage_mb": options.storage,
         "gpus": options.gpus,
     }
-    sections: list[tuple[str, dict[str, Any]]] = [
+    sections: list[tuple[str, dict[str, object]]] = [
         ("", {"schema_version": "1.4", "artifacts": [SUBMISSION]}),
         (
             "task",
@@ -206,7 +205,7 @@ def _toml(task: Task, options: HarborOptions) -> str:
     return "\n".join("\n".join(_section(name, values)) for name, values in sections)
 
 
-def _section(name: str, values: dict[str, Any]) -> Iterator[str]:
+def _section(name: str, values: dict[str, object]) -> Iterator[str]:
     if name:
         yield f"[{name}]"
     for key, value in values.items():
@@ -214,6 +213,6 @@ def _section(name: str, values: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """A TOML value: JSON's, but for the one character that TOML wants spelled out."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -6,6 +6,18 @@ from msgspec import Meta
 
 from .common import Count, Id, LineageEntry, NonNegative, Positive, Share
 
+StandardError = Annotated[
+    float | None,
+    Meta(description="Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."),
+]
+Interval = Annotated[
+    Annotated[list[float], Meta(min_length=2, max_length=2)] | None,
+    Meta(
+        description="Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, "
+        "cut off where the scale ends, null for fewer than two."
+    ),
+]
+
 
 class RoleUsage(TypedDict):
     """Usage of the models in one role."""
@@ -144,26 +156,20 @@ class SearchSummary(TypedDict):
     """Nodes, failed ones too."""
 
     loops_sem: float | None
-    loops_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    loops_ci: Interval
 
     improve_rate_mean: Share | None
     """Share of the nodes after the first with a score that beat the scores of all nodes before them; null where
     there are no such nodes."""
 
     improve_rate_sem: float | None
-    improve_rate_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    improve_rate_ci: Interval
 
     first_medal_s_mean: NonNegative | None
     """Seconds on the search's clock until the first node with a medal on the test, of the searches that have one."""
 
     first_medal_s_sem: float | None
-    first_medal_s_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    first_medal_s_ci: Interval
 
     medalled: Count
     """Searches of which any node has a medal on the test."""
@@ -310,75 +316,26 @@ class Summary(TypedDict):
     normalised_best_at_k: float | None
     """Best of k runs, 0 if all are invalid (MLE-Ideator)."""
 
-    valid_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    valid_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    above_median_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    above_median_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    bronze_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    bronze_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    silver_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    silver_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    gold_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    gold_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    medal_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    medal_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    reward_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    reward_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    score_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    score_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    human_rank_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    human_rank_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    normalised_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    normalised_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    valid_sem: StandardError
+    valid_ci: Interval
+    above_median_sem: StandardError
+    above_median_ci: Interval
+    bronze_sem: StandardError
+    bronze_ci: Interval
+    silver_sem: StandardError
+    silver_ci: Interval
+    gold_sem: StandardError
+    gold_ci: Interval
+    medal_sem: StandardError
+    medal_ci: Interval
+    reward_sem: StandardError
+    reward_ci: Interval
+    score_sem: StandardError
+    score_ci: Interval
+    human_rank_sem: StandardError
+    human_rank_ci: Interval
+    normalised_sem: StandardError
+    normalised_ci: Interval
 
     seconds: NonNegative
     """Sampling and execution, of all rollouts together."""

@@ -18,6 +18,7 @@ from ..base.ids import bytes_digest
 from ..base.tape import Answer, Tape
 from ..grading import RunCode, Verdict, check_task, grade
 from ..grading.private_data import check_data, task_folder
+from ..models import OfferedTool
 from ..records.rollout import Execution, Feedback, Message, SubmissionFile, TurnGrade
 from ..records.sample import submission_mb
 from ..records.task import Task
@@ -177,7 +178,7 @@ class TaskEnvironment:
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
     ) -> Reply | Refusal:
         model, about = self._resources.models[who], [who, role, messages, seed, tools, most]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import OptionError, RecordError, ToolError
 from ..base.options import option
-from ..models import ContextExceeded, CountsTokens, Model, Reply, Request
+from ..models import ContextExceeded, CountsTokens, Model, OfferedTool, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
@@ -54,7 +54,7 @@ class MeteredModel:
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
         task: Task | None = None,
     ) -> interface.Reply | Refusal:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from .. import prompts
 from ..base.errors import OptionError, ToolError
 from ..base.options import option
-from ..records.rollout import StopReason
+from ..records.rollout import Help, StopReason
 from . import ideas, messages
 from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
@@ -144,7 +144,7 @@ def _run_cell(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
 def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
     """Ask the ideator, or take a fixed answer; returns the observation."""
     ideator = str(episode.settings.ideator)
-    entry: dict[str, object] = {}
+    entry: Help = {}
     if ideator in ideas.FIXED:
         answer, idea = ideas.FIXED[ideator], None
     else:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, Typed
 from .. import prompts
 from ..base.ids import content_id
 from ..base.options import option
+from ..models import OfferedTool
 from ..models.prices import Price
 from ..records.rollout import (
     Cell,
@@ -114,7 +115,7 @@ class SessionFacts(TypedDict):
     gpu: str | None
     protections: dict[str, bool]
     machine: Machine | None
-    limits: dict[str, object]
+    limits: dict[str, float | None]
 
 
 class CellResult(Verdicts):
@@ -145,7 +146,7 @@ class Environment(Protocol):
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
     ) -> Reply | Refusal:
         """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""

@@ -9,11 +9,13 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from ..base.errors import ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.options import option
+from ..base.output import AnyRecord
+from ..base.typed import convert
 from ..records.rollout import Rollout, StopReason
 from . import messages
 from .episode import Episode, opening
@@ -209,14 +211,14 @@ def _until(submissions: int | None) -> str:
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Entry | None:
     """The pool entry that a trace starts from, or None: from scratch, by chance or with an empty pool."""
 
-    def from_pool() -> dict[str, dict[str, Any] | None]:
+    def from_pool() -> dict[str, AnyRecord | None]:
         entry = pool.get(derive_seed(job.seed, "pool"))
         return {"entry": asdict(entry) if entry else None}
 
     if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
     fields = environment.remember("pool", job.id, from_pool)["entry"]
-    return None if fields is None else Entry(**fields)
+    return None if fields is None else cast(Entry, convert(fields, Entry))
 
 
 def _turns(

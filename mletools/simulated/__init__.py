@@ -22,10 +22,10 @@ It has no tokens: the counts of a reply are an estimate, characters / 4 rounded 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..base.errors import RecordError, ToolError
 from ..models import Reply, Request
+from ..records.rollout import Message
 from ..solutions import programs, solves
 from ..solutions.bank import simplest
 from . import author, hostile, ideas, instrumenter, search, solver, tinkerer, unruly
@@ -62,7 +62,7 @@ class ScriptedModel:
         """One answer per request. RecordError for a task without program in the bank and without sample submission."""
         return [_counted(request, self._reply(request)) for request in requests]
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """The same estimate of a prompt."""
         return _tokens([message["content"] for message in messages])
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ToolError, filling
-from ..base.jsonl import JsonObject
+from ..base.output import AnyRecord
 
 STATE = "state.json"
 TRAINER_STATE = "trainer"  # a folder
@@ -104,9 +104,9 @@ def load_latest(out: Path) -> Path | None:
     return folder
 
 
-def read_state(folder: Path) -> JsonObject:
+def read_state(folder: Path) -> AnyRecord:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
-    state: JsonObject = read_json(folder / STATE)
+    state: AnyRecord = read_json(folder / STATE)
     return state
 
 
@@ -144,7 +144,7 @@ def broken(file: Path, error: Exception) -> ToolError:
 def policy_version(folder: str | Path) -> int:
     """Number of updates of the model in `folder`: the policy_version of its state.json, 0 without one."""
     path = Path(folder) / STATE
-    return int(read_state(Path(folder)).get("policy_version", 0)) if path.is_file() else 0
+    return int(read_json(path).get("policy_version", 0)) if path.is_file() else 0
 
 
 def clean(out: Path) -> list[str]:

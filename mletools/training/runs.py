@@ -42,7 +42,7 @@ class RunState(TypedDict):
 
     algorithm: str
     model: str
-    options: dict[str, Any]
+    options: dict[str, object]
     step: int
     policy_version: int
     seconds: float

@@ -170,7 +170,10 @@ def test_states_that_cannot_be_used(tmp_path: Path) -> None:
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ('{"kind": "rollout"}', "no 'version'"),
         (json.dumps({**good, "version": 2}), "kind and version are 'mle-filter state' and 2"),
-        (json.dumps({**good, "tasks": {"t": {"rewards": ["1"], "windows": {}}}}), "'1' is no number"),
+        (
+            json.dumps({**good, "tasks": {"t": {"rewards": ["1"], "windows": {}}}}),
+            "Expected `float`, got `str` - at `$.tasks[...].rewards[0]`",
+        ),
     ):
         path.write_text(content)
         assert told() == (

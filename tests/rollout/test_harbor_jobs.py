@@ -122,7 +122,7 @@ def _second_submission(trial: Path) -> None:
         (_linked, "agent/trajectory.json: Too many levels of symbolic links"),
         (_rewritten("agent/trajectory.json", schema_version="ATIF-v2.0"), "schema_version is 'ATIF-v2.0': known are"),
         (_rewritten("agent/trajectory.json", steps=[]), "no step of an agent's model"),
-        (_rewritten("agent/trajectory.json", steps=[{"source": "robot"}]), "steps.0: source is 'robot': known are"),
+        (_rewritten("agent/trajectory.json", steps=[{"source": "robot"}]), "Invalid enum value 'robot' - at"),
         (_rewritten("agent/trajectory.json", continued_trajectory_ref="next.json"), "no agent/next.json: this agent"),
         (_second_submission, "artifacts/submission.csv and artifacts/other/submission.csv differ: which one"),
     ],

@@ -22,17 +22,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 BIN = Path(sys.executable).parent
 
 
-@pytest.fixture(scope="module")
-def nano(tmp_path_factory) -> Path:
-    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    from mletools.training.tiny import make_tiny
-
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models") / "nano"
-    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
-
-
 TASK = json.loads((ROOT / "examples" / "tasks" / "tasks.jsonl").read_text().split("\n")[0])
 
 

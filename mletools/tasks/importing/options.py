@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from ...base.errors import OptionError
 from ...base.options import option
@@ -55,7 +54,7 @@ class ImportOptions:
         machine=True,
     )
     metric: str | None = option("Grade with this metric (mle-grade --list-metrics).", metavar="NAME")
-    metric_params: Mapping[str, Any] | None = option(
+    metric_params: Mapping[str, object] | None = option(
         "Its parameters, as a JSON object.", metavar="JSON", read=read_object
     )
     target: tuple[str, ...] = option(
