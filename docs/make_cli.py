@@ -1,4 +1,4 @@
-"""Write docs/cli.md from every command's --help, or with --check compare only."""
+"""Write docs/cli.md from every command's --help-all, or with --check compare only."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 INTRO = """# Commands
 
-<!-- made by docs/make_cli.py, the options from --help -->
+<!-- made by docs/make_cli.py, the options from --help-all -->
 
 | command | reads | does | writes |
 |---|---|---|---|
@@ -34,7 +34,7 @@ only `--force` replaces it. `--resume` continues after a kill. `--dry-run` check
 server, sandbox or file. `-j` never changes a result. `| head` ends the pipe quietly. The tool's own failures exit with
 code 1; agents' failures are records. A pipe fails at its end when any of its commands failed or was killed, with and
 without `pipefail` ([streams](records.md#streams)). [fields.md](fields.md) lists every field,
-[cookbook.md](cookbook.md) does ten real jobs as pipes.
+[cookbook.md](cookbook.md) does ten real jobs as pipes. `--help` shows a command's usual options, `--help-all` all of them.
 
 Shell completion covers the options, choices and files of every command; each command has a man page:
 
@@ -81,8 +81,8 @@ def page() -> str:
 
 
 def help_of(name: str, *args: str) -> str:
-    """The text of `name ... --help`."""
-    line = [str(Path(sys.executable).parent / name), *args, "--help"]
+    """The text of `name ... --help-all`."""
+    line = [str(Path(sys.executable).parent / name), *args, "--help-all"]
     environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin"}
     return subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout.rstrip()
 
@@ -97,6 +97,6 @@ def options_of(text: str, heading: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page():
-            sys.exit("docs/cli.md differs from --help: run `make docs`")
+            sys.exit("docs/cli.md differs from --help-all: run `make docs`")
     else:
         PAGE.write_text(page())

@@ -23,11 +23,11 @@ COMMON = "Common"
 
 
 class Option(click.Option):
-    """An option with its heading in the help. `machine`: see base.options."""
+    """An option with its heading in the help. `machine`: see base.options; `usual`: --help shows it, not only --help-all."""
 
     def __init__(self, names: Sequence[str], heading: str = "", machine: bool = False, **settings: Any):
         super().__init__(names, **settings)
-        self.heading, self.machine, self.extends = heading, machine, False
+        self.heading, self.machine, self.extends, self.usual = heading, machine, False, True
 
 
 class Url(click.ParamType[Any]):

@@ -20,7 +20,10 @@ BY_MODEL = "Model (--by model)"
 MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model that a server at --model-url serves."
 
 
-@cli.command("mle-classify-ideas", jobs=True, seed=True)
+USUAL = ("--by", "--table", "--per-model", "--model", "--model-url")
+
+
+@cli.command("mle-classify-ideas", jobs=True, seed=True, usual=USUAL)
 @click.option(
     "--by",
     cls=cli.Option,

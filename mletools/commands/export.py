@@ -21,7 +21,10 @@ HARBOR = "Folders of tasks (--to harbor)"
 GRADING = ("reward", "milestone", "human_rank")
 
 
-@cli.command("mle-export", data=True, writes="text or folder")
+USUAL = ("--to", "--every-pair", "--image", "--verifier", "--agent-timeout", "--reward")
+
+
+@cli.command("mle-export", data=True, writes="text or folder", usual=USUAL)
 @click.option(
     "--to",
     "form",

@@ -47,7 +47,23 @@ class TaskCheckOptions:
     )
 
 
-@cli.command("mle-filter", jobs=True, seed=True, data=True)
+USUAL = (
+    "--tasks",
+    "--cut-steps",
+    "--preset",
+    "--dropped",
+    "--keep-invalid",
+    "--min-score",
+    "--min-group",
+    "--spread",
+    "--sample",
+    "--split",
+    "--part",
+    "--exclude",
+)
+
+
+@cli.command("mle-filter", jobs=True, seed=True, data=True, usual=USUAL)
 @options(WorkOptions, "work", "Work")
 @options(FilterOptions, "filters")
 @options(DrawOptions, "draws", "Random choice")

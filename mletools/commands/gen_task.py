@@ -33,7 +33,23 @@ def _hint(option: str) -> str | None:
     return f"{option} is about --source llm" if known else None
 
 
-@cli.command("mle-gen-task", inputs=False, jobs=True, seed=True, data=True, extended=_roles, hint=_hint)
+USUAL = (
+    "--number",
+    "--source",
+    "--samples",
+    "--mutations",
+    "--rejects",
+    "--describe",
+    "--model",
+    "--model-url",
+    "--seeds",
+    "--temperature",
+)
+
+
+@cli.command(
+    "mle-gen-task", inputs=False, jobs=True, seed=True, data=True, usual=USUAL, extended=cli.Extension(_roles, _hint)
+)
 @options(TaskOptions, "task_options")
 @options(LlmOptions, "llm", "Model (--source llm)")
 def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -> None:

@@ -26,7 +26,10 @@ def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -
         context.exit()
 
 
-@cli.command("mle-grade", jobs=True, data=True)
+USUAL = ("--reward", "--scale-score", "--human-rank", "--milestone", "--submission", "--task", "--id", "--list-metrics")
+
+
+@cli.command("mle-grade", jobs=True, data=True, usual=USUAL)
 @options(GradingOptions, "grading")
 @options(SubmissionOptions, "one", "One submission")
 @options(CodeMetricOptions, "code_metrics", "Metrics that are code")

@@ -35,7 +35,22 @@ def read_record(path: str) -> WrittenTask:
     return read_record(path)
 
 
-@cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True)
+USUAL = (
+    "--format",
+    "--target",
+    "--metric",
+    "--id",
+    "--answers",
+    "--description",
+    "--test-share",
+    "--thresholds",
+    "--repo",
+    "--record",
+    "--seal",
+)
+
+
+@cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True, usual=USUAL)
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric}, record={"read": read_record})
 @options(TrialOptions, "trials", "Harbor's jobs (--format harbor)")

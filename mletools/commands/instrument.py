@@ -18,7 +18,10 @@ MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model at --model-url; n
 PLAIN = "with --plain-markers a solution can print the reports itself, and earn their credit for nothing"
 
 
-@cli.command("mle-instrument", jobs=True, seed=True)
+USUAL = ("--mode", "--plain-markers", "--model", "--model-url")
+
+
+@cli.command("mle-instrument", jobs=True, seed=True, usual=USUAL)
 @click.option(
     "--mode",
     cls=cli.Option,

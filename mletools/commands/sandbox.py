@@ -22,7 +22,10 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
         raise ToolError("this sandbox does not hold: see what is OPEN above")
 
 
-@cli.command("mle-sandbox", jobs=True, seed=True, data=True)
+USUAL = ("--backend", "--timeout", "--memory-size", "--threads", "--gpus", "--image", "--weights", "--on", "--selftest")
+
+
+@cli.command("mle-sandbox", jobs=True, seed=True, data=True, usual=USUAL)
 @options(SandboxOptions, "box", "Sandbox", timeout={"default": 300.0, "help": "Wall seconds for one program."})
 @click.option(
     "--selftest",

@@ -24,7 +24,25 @@ SETTLED_LATER: dict[str, Any] = {
 }
 
 
-@cli.command("mle-train-grpo", seed=True, own_resume=True)
+USUAL = (
+    "--model",
+    "--preset",
+    "--algorithm",
+    "--run-dir",
+    "--epochs",
+    "--learning-rate",
+    "--groups-per-step",
+    "--max-steps",
+    "--lora-rank",
+    "--beta",
+    "--save-steps",
+    "--validate",
+    "--stream",
+    "--publish",
+)
+
+
+@cli.command("mle-train-grpo", seed=True, own_resume=True, usual=USUAL)
 @options(GrpoPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(GrpoOptions, "overrides", build=dict, **SETTLED_LATER)

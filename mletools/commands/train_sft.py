@@ -11,8 +11,21 @@ from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads, processes
 
+USUAL = (
+    "--model",
+    "--from-scratch",
+    "--run-dir",
+    "--epochs",
+    "--max-seconds",
+    "--batch",
+    "--learning-rate",
+    "--lora-rank",
+    "--save-steps",
+    "--validate",
+)
 
-@cli.command("mle-train-sft", seed=True, own_resume=True)
+
+@cli.command("mle-train-sft", seed=True, own_resume=True, usual=USUAL)
 @options(SftPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(SftOptions, "chosen", OPTIMISER)
