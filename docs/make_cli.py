@@ -82,8 +82,8 @@ def page() -> str:
 
 def help_of(name: str, *args: str) -> str:
     """The text of `name ... --help-all`."""
-    line = [str(Path(sys.executable).parent / name), *args, "--help-all"]
-    environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin"}
+    line = [sys.executable, str(ROOT / "bin" / name), *args, "--help-all"]
+    environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     return subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout.rstrip()
 
 

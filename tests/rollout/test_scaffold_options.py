@@ -65,10 +65,7 @@ def test_help_shows_the_usual_options_and_says_how_many_more_there_are(command: 
     if left:
         assert short.endswith(f"\n\n{left} more options, and the details: {command} --help-all\n")
         assert "\nCommon:\n" not in short and len(flags(short)) <= 20 and short.count("\n") <= 70
-        assert (
-            short.partition("\nOptions:\n")[0].rpartition("\n\n")[2]
-            == full.partition("\n\n  ")[2].partition(":\n  -")[0].rpartition("\n\n")[0].rpartition("\n\n")[2] + "\n"
-        ), "the last paragraph says what is read"
+        assert short.partition("\n\nOptions:\n")[0].rpartition("\n\n")[2] in full, "what it reads before it writes"
 
 
 def test_help_shows_the_roles_of_the_source_that_is_named() -> None:
