@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mletools.grading.metrics import METRICS
 from mletools.scaffolds import IN_TURNS
+from mletools.shell import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
@@ -36,39 +37,21 @@ code 1; agents' failures are records. A pipe fails at its end when any of its co
 without `pipefail` ([streams](records.md#streams)). [fields.md](fields.md) lists every field,
 [cookbook.md](cookbook.md) does ten real jobs as pipes. `--help` shows a command's usual options, `--help-all` all of them.
 
-Shell completion covers the options, choices and files of every command; each command has a man page:
+`mle` lists the commands, and `mle grade` is the same as `mle-grade`. Shell completion covers the options, choices and files of
+every command; each command has a man page:
 
 <!-- not run: writes into your home; tests/commands/test_shell.py runs both -->
 ```sh
-python -m mletools.shell completion bash >> ~/.bashrc    # or zsh, fish
-python -m mletools.shell man && man mle-rollout    # with pip install 'mletools[man]'
+mle completion bash >> ~/.bashrc    # or zsh, fish
+mle man && man mle-rollout          # with pip install 'mletools[man]'
 ```
 """
-ORDER = [
-    "gen-task",
-    "import",
-    "rollout",
-    "instrument",
-    "sandbox",
-    "grade",
-    "filter",
-    "train-sft",
-    "train-grpo",
-    "report",
-    "show",
-    "classify-ideas",
-    "export",
-]
 
 
 def page() -> str:
-    """The whole page; ORDER must list every command in bin/."""
-    names = [f"mle-{name}" for name in ORDER]
-    assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
-        "docs/make_cli.py: ORDER is not bin/"
-    )
+    """The whole page."""
     parts = [INTRO.replace("{METRICS}", str(len(METRICS)))]
-    for name in names:
+    for name in NAMES:
         parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
         if name == "mle-gen-task":
             section = options_of(help_of(name, "--source", "llm"), "Roles (--source llm):")
