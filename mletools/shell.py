@@ -11,7 +11,6 @@ Completion for bash, zsh and fish is click's; man pages are click-man's.
 import inspect
 import keyword
 import sys
-from collections.abc import Sequence
 from copy import copy
 from importlib import import_module
 from importlib.util import find_spec
@@ -63,11 +62,11 @@ def command(name: str) -> click.Command:
 class Index(click.Group):
     """A group of the commands, which run as they do on their own, and of its own subcommands."""
 
-    def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:
-        args = sys.argv[1:] if args is None else list(args)
-        if args and f"mle-{args[0]}" in NAMES:
-            return command(f"mle-{args[0]}").main(args[1:])
-        return super().main(args, **{"prog_name": "mle", **settings})
+    def main(self, *args: Any, **settings: Any) -> Any:
+        given: list[str] = list(args[0]) if args else sys.argv[1:]
+        if given and f"mle-{given[0]}" in NAMES:
+            return command(f"mle-{given[0]}").main(given[1:])
+        return super().main(given, **{"prog_name": "mle", **settings})
 
     def list_commands(self, context: click.Context) -> list[str]:
         """The commands without mle-, and the subcommands; for completion."""

@@ -35,6 +35,10 @@ class FilterOptions:
     min_score: float | None = option(
         "Drop valid scores worse than this, in the metric's direction.", metavar="X", heading=SINGLE
     )
+    min_reward: float | None = option("Drop rewards below this.", metavar="X", heading=SINGLE)
+    min_medal: str | None = option(
+        "Drop what won no medal, or a lesser one.", choices=("bronze", "silver", "gold"), heading=SINGLE
+    )
     min_group: int = option("Drop groups with fewer members left.", default=2, at_least=1, heading=GROUPS)
     spread: bool = option("Drop groups whose rewards are all equal.", default=True, switch=True, heading=GROUPS)
     mask_invalid: bool = option(
@@ -201,7 +205,11 @@ def check_draws(draws: DrawOptions, apart: ApartOptions, flags: Mapping[str, str
 
     `flags` are the options on the command line: {field: flag}.
     """
-    for name, needed, value in (("per", "sample", draws.sample), ("split_by", "split", draws.split)):
+    for name, needed, value in (
+        ("per", "sample", draws.sample),
+        ("split_by", "split", draws.split),
+        ("exact", "split", draws.split),
+    ):
         if name in flags and value is None:
             raise OptionError(f"{flags[name]} needs --{needed}")
     if (draws.split is None) != (draws.part is None):
