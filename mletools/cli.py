@@ -183,6 +183,8 @@ class Command(click.Command):
             hint = None
             if isinstance(error, click.NoSuchOption) and self.extended is not None:
                 hint = self.extended.hint(error.option_name)
+            if isinstance(error, click.NoSuchOption) and error.option_name == "--data":
+                hint = f"{self.name} has no --data: it needs no files of tasks"
             # it may hold names of files, which a shell has filled in
             raise click.UsageError(visible(hint or error.format_message()), context) from None
 

@@ -4,10 +4,9 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean X?" with the known word that is most like `word`, or "" where none is like it."""
+def did_you_mean(word: str, known: Iterable[str], most: int = 3) -> str:
+    """A question that names the known words that begin with `word`, or are most like it; "" where none is."""
     by_lower = {each.lower(): each for each in known}
-    alike = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    longer = [each for each in by_lower if len(word) > 1 and each.startswith(word.lower())]
-    found = (longer if len(longer) == 1 else alike) or alike
-    return f"; did you mean {by_lower[found[0]]}?" if found else ""
+    begin = [each for each in by_lower if word and each.startswith(word.lower())]
+    found = begin[:most] or difflib.get_close_matches(word.lower(), by_lower, most)
+    return f"; did you mean {' or '.join(by_lower[each] for each in found)}?" if found else ""

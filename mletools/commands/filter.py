@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import cli
 from ..base.errors import RecordError, ToolError
+from ..base.nearest import did_you_mean
 from ..base.options import option
 from ..base.output import AnyRecord, Output
 from ..cli_options import flags_on_command_line, options
@@ -31,7 +32,7 @@ def check_name(name: str) -> str:
     from ..tasks.soundness import CHECKS
 
     if name not in CHECKS:
-        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}")
+        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}{did_you_mean(name, CHECKS)}")
     return name
 
 

@@ -40,7 +40,7 @@ class ShowOptions:
     listing: bool = option("A line a rollout instead.", default=False, flags=("--list",))
     tree: bool = option("Of searches (--scaffold search): their graph, a line a node.", default=False)
     watch: bool = option("--tree: look again until the searches have ended.", default=False)
-    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, metavar="S")
+    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, kind="seconds")
     turns: tuple[int, ...] = option(
         "Only this turn, counted from 1, or of a search this node (repeatable; default: all).",
         default=(),

@@ -79,7 +79,7 @@ class HarborOptions:
         default="separate",
         choices=("separate", "shared"),
     )
-    agent_timeout: float = option("Seconds that an agent has.", default=3600.0, above=0, metavar="S")
+    agent_timeout: float = option("Seconds that an agent has.", default=3600.0, above=0, kind="seconds")
     cpus: int = option("Processors of a box.", default=2, at_least=1)
     memory: int = option("Memory of a box.", default=8192, at_least=256, metavar="MB")
     storage: int = option("Disk of a box.", default=10240, at_least=256, metavar="MB")

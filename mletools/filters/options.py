@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from ..base.errors import OptionError
+from ..base.nearest import did_you_mean
 from ..base.options import option
 from .draws import DrawOptions
 
@@ -215,7 +216,8 @@ def check_draws(draws: DrawOptions, apart: ApartOptions, flags: Mapping[str, str
     if (draws.split is None) != (draws.part is None):
         raise OptionError("--split needs --part NAME, the part to write" if draws.split else "--part needs --split")
     if draws.split is not None and draws.part not in draws.split:
-        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}")
+        near = did_you_mean(draws.part or "", draws.split)
+        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}{near}")
     drawing = draws.sample is not None or draws.split is not None
     if not drawing and "seed" in flags:
         raise OptionError("--seed needs --sample or --split")

@@ -128,13 +128,15 @@ class ModelOptions:
         metavar="KEY=JSON",
         read=read_field,
     )
-    request_timeout: float = option("Seconds for one request to a server.", default=600.0, metavar="S", machine=True)
+    request_timeout: float = option(
+        "Seconds for one request to a server.", default=600.0, above=0, kind="seconds", machine=True
+    )
     retries: int = option("Further tries of a request that a server failed.", default=6, at_least=0, machine=True)
     wait_for_server: float = option(
         "Seconds to wait for a server that refuses connections or is loading (503).",
         default=0.0,
         at_least=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
 

@@ -166,7 +166,7 @@ class EndlessOptions:
         "With --max-staleness: seconds that a trainer may starve, with nothing worked on here, before it gets a group more.",
         default=300.0,
         above=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
     state: str | None = option(

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest, content_id
 from ..base.jsonl import JsonObject, Line, loads, read_files
 from ..records import schema
@@ -279,7 +279,7 @@ def _submission(folder: Path, task: Task, data: Path) -> tuple[SubmissionFile | 
     """The submission among the artifacts, kept under `data`, or why there is none. ValueError: there are several."""
     public = data / task["data"]["dir"] / "public"
     if not public.is_dir():
-        raise ToolError(f"{public}: no such folder; is --data the folder that the task was written to?")
+        raise ToolError(f"{public}: no such folder; {data_advice()}")
     contents: dict[bytes, str] = {}
     problem = f"no {SUBMISSION}"
     for path in _named(folder / "artifacts", SUBMISSION):

@@ -48,7 +48,9 @@ class SandboxOptions:
         default=DEFAULT_IMAGE,
         envvar="MLE_SANDBOX_IMAGE",
     )
-    timeout: float | None = option("Wall seconds for one program (default: set by the scaffold).", above=0, metavar="S")
+    timeout: float | None = option(
+        "Wall seconds for one program (default: set by the scaffold).", above=0, kind="seconds"
+    )
     memory_size: int = option("Memory of all its processes.", default=2048, at_least=64, metavar="MB")
     processes: int = option("Concurrent processes and threads.", default=64, at_least=1)
     file_size: int = option("Largest file it may write.", default=64, at_least=1, metavar="MB")

@@ -249,7 +249,7 @@ class Settings:
 
     max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = option(
-        "Asking and running in a rollout; waiting for a free sandbox does not count.", above=0, metavar="S"
+        "Asking and running in a rollout; waiting for a free sandbox does not count.", above=0, kind="seconds"
     )
     max_tokens: int | None = option("Sampled in a rollout, all messages together.", at_least=1, metavar="N")
     max_answer_tokens: int = option("Tokens of one message.", default=4096, at_least=1, metavar="N")

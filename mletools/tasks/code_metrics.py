@@ -194,7 +194,7 @@ class CodeMetricOptions:
         envvar="MLE_SANDBOX",
         machine=True,
     )
-    metric_timeout: float = option("Wall seconds for one metric.", default=300.0, metavar="S", machine=True)
+    metric_timeout: float = option("Wall seconds for one metric.", default=300.0, above=0, kind="seconds", machine=True)
     metric_memory: int = option("Memory of one metric.", default=4096, at_least=64, metavar="MB", machine=True)
 
     def open(self) -> CodeMetrics:

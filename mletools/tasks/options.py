@@ -69,7 +69,7 @@ class TaskOptions:
         choices=(*BACKENDS, "auto", "none"),
         envvar="MLE_SANDBOX",
     )
-    trial_timeout: float = option("Time limit of the standard solution.", default=60.0, above=0, metavar="S")
+    trial_timeout: float = option("Time limit of the standard solution.", default=60.0, above=0, kind="seconds")
     rejected: str | None = option(
         "Write dropped drafts and the reasons to FILE.",
         flags=("--rejects",),

@@ -56,7 +56,9 @@ class SftOptions(TrainingOptions):
     is further on, the steps or the clock.
     """
 
-    max_seconds: float | None = option("Stop after this much training time, whichever comes first.")
+    max_seconds: float | None = option(
+        "Stop after this much training time, whichever comes first.", at_least=0, kind="seconds"
+    )
     batch: int = option("Rollouts an optimiser step.", default=32, at_least=1)
     learning_rate: float = option(
         "Highest rate of the schedule; default: 1e-4 with LoRA, a tenth of it where all weights are trained.", above=0

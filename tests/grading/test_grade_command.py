@@ -134,7 +134,7 @@ def test_another_folder_than_the_tasks_is_told(place: Path, tmp_path: Path) -> N
     assert done.returncode == 1
     assert done.stderr.decode() == (
         f"mle-grade: {place}/executed.jsonl:1: {task['data']['dir']}/private/leaderboard.csv: No such file or directory; "
-        "is --data the folder that the task was written to?\n"
+        "is --data (or MLE_DATA, for every command) the folder that the task was written to?\n"
     )
 
 

@@ -101,7 +101,7 @@ class SearchSettings(Settings):
         "Time of a search, by --clock. --resume may change it: more goes on, less hands in the best so far.",
         default=SECONDS,
         above=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
     max_usd: float | None = option(
