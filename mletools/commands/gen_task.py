@@ -67,7 +67,8 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem] | @tsv'
 
     Procedural tasks (the default) have 50-200 samples whose target follows a hidden rule. About forty baselines are
-    trained on each task and scored on its hidden test set; they are its leaderboard and give its thresholds. A draft
+    trained on each task and scored on its hidden test set. Their scores take the place of a leaderboard and give the
+    thresholds: a human rank of such a task is a rank among baselines. A draft
     that fails a check (order of the thresholds, learnable, not trivial, no leak, ...) is drawn again. The same seed
     gives the same bytes.
 

@@ -76,7 +76,7 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     if options.reward_json is not None:
         Path(options.reward_json).write_text(json.dumps(numbers(verdict, reward)) + "\n")
     if room := run.terminal_columns:
-        run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")
+        run.emit_text("\n".join(lines(task, verdict, room)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1
         return
     record = {"kind": "verdict", "version": 1, "id": content_id(task["id"], verdict["digest"] or ""), "lineage": []}
@@ -132,21 +132,25 @@ def _task(run: Run, path: str, begins: str) -> Task:
     raise ToolError(f"{path}: holds {len(chosen)} tasks{what}; choose one with --id:\n  {named}")
 
 
-def lines(task: str, verdict: Graded, room: int = 80) -> list[str]:
+def lines(task: Task, verdict: Graded, room: int = 80) -> list[str]:
     """The verdict for people, in `room` columns."""
     arrow = "lower is better" if verdict["lower_is_better"] else "higher is better"
-    found = [("task", task), ("metric", f"{verdict['metric']}, {arrow}")]
+    baselines = bool(task["provenance"].get("baselines"))  # whose scores stand for people's
+    found = [("task", task["id"]), ("metric", f"{verdict['metric']}, {arrow}")]
     if not verdict["valid"]:
         return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"] or "")], room)
     found += [("valid", "yes"), ("score", f"{verdict['score']:g}")]
     if verdict["thresholds"]:
         steps = ", ".join(f"{name} {value:g}" for name, value in verdict["thresholds"].items())
         median = "above the median" if verdict["above_median"] else "not above the median"
-        found += [("medal", verdict["medal"] or f"none, {median}"), ("thresholds", steps)]
+        medal = verdict["medal"] or f"none, {median}"
+        found += [("medal", medal), ("thresholds", steps + (" (of trained baselines)" if baselines else ""))]
     if verdict["teams"]:
-        found.append(("place", f"{verdict['position']} among {verdict['teams']} teams"))
+        what = "trained baselines" if baselines else "teams"
+        found.append(("place", f"{verdict['position']} among {verdict['teams']} {what}"))
     if verdict["human_rank"] is not None:
-        found.append(("human rank", f"{verdict['human_rank']:.3f} ({verdict['human_rank_rule']})"))
+        rule = verdict["human_rank_rule"]
+        found.append(("human rank", f"{verdict['human_rank']:.3f} ({rule}{', among baselines' if baselines else ''})"))
     return _aligned(found, room)
 
 
