@@ -137,6 +137,9 @@ def _execute(
             run.before_message()
         code = _fail(name, error, params["verbose"])
     if code:
+        if code > 128 and code != 141:
+            with contextlib.suppress(ToolError, OSError):
+                run.interrupted()
         if code != 141 and not (code > 128 and run.endless):  # an endless run ends by a signal
             run.abandon()
         # Do not wait for threads that are blocked on the input or on a server.

@@ -2,6 +2,7 @@
 
 import os
 import select
+import stat
 import sys
 import textwrap
 import threading
@@ -140,6 +141,12 @@ class Run:
     def terminal_columns(self) -> int | None:
         """The width of the terminal that the output goes to, or None."""
         return None if self._stream is None else terminal_columns(self._stream)
+
+    @property
+    def reader_columns(self) -> int | None:
+        """The width at which text is read: of the terminal, and of a pipe (`| less`) that of standard error; or None."""
+        piped = self._stream is not None and stat.S_ISFIFO(os.fstat(self._stream).st_mode)
+        return terminal_columns(2) if piped else self.terminal_columns
 
     @property
     def terminal_lines(self) -> int | None:
@@ -372,8 +379,8 @@ class Run:
         for output in self._beside_messages:
             output.end_line()
 
-    def count_lines(self) -> int | None:
-        """The number of input lines still to process, or None if the input is no regular file."""
+    def count_lines(self, records: int = 1) -> int | None:
+        """The number of records still to write, so many of each input line; None if the input is no regular file."""
         total = 0
         for path in self.files or ("-",):
             if is_stream(path) or not os.path.isfile(path):
@@ -381,15 +388,18 @@ class Run:
             with open(path, "rb") as file:
                 while block := file.read(1 << 20):
                     total += block.count(b"\n")
-        return total - sum(self._skip.values())
+        return max(0, total * records - sum(self._skip.values()))
 
     def progress(self, total: int | Callable[[], int | None] | None, unit: str = "records") -> None:
-        """Show a progress bar if standard error is a terminal; `total` is only called then."""
+        """Show a progress bar if standard error is a terminal, to which nothing else of the pipe writes; `total` is only
+        called then.
+        """
         if self.quiet or not sys.stderr.isatty() or self._bar is not None:
             return
-        from .base.progress import ProgressBar
+        from .base.progress import ProgressBar, others_write
 
-        self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
+        if not (self._stream is not None and os.isatty(self._stream)) and not others_write():
+            self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
 
     def note(self, text: str) -> None:
         """Show the state of the current work after the progress bar. From any thread."""
@@ -400,6 +410,12 @@ class Run:
         """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
+
+    def interrupted(self) -> None:
+        """The run was stopped from outside: say what is kept, where that is a file."""
+        if self._path is not None and self._out is not None and not (self.writes_text or self.quiet):
+            count = sum(self._out.finished.values()) + self.counts["records"]
+            self.say(f"stopped: {count} records are kept in {self._path}.partial; --resume goes on")
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""

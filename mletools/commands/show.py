@@ -125,7 +125,9 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
-    view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
+    view = show.View(
+        chosen.full, chosen.columns(terminal if chosen.html else run.reader_columns), frozenset(chosen.turns)
+    )
     run.open()
     if chosen.watch:
         _watch(run, chosen, written)

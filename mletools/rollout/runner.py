@@ -275,7 +275,7 @@ class Runner:
         run = self.run
         self.states = run.side_output(needs.states) if needs.states else None
         self.steps = run.side_output(needs.steps) if needs.steps else None
-        run.progress(lambda: (run.count_lines() or 0) * self.options.group_size or None, "rollouts")
+        run.progress(lambda: run.count_lines(self.options.group_size), "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
                 raise error
