@@ -125,6 +125,8 @@ def main(
     steps = session.train_stream(samples) if streaming.stream else session.train(samples)
     run.progress(None, "steps")
     run.counts.update(session.record_steps(steps, run.emit, run.say, folder.export_merged, run.allow_empty))
+    for text in () if run.quiet else session.account_lines():
+        run.say(text)
     if session.retokenized:
         rollouts = "1 rollout" if session.retokenized == 1 else f"{session.retokenized} rollouts"
         run.say(f"{rollouts} had no token ids: the text was tokenised again")

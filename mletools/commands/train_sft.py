@@ -72,3 +72,5 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     steps = session.train(session.samples(lines, run.reject))
     run.progress(None, "steps")
     run.counts.update(session.record_steps(steps, run.emit, run.say, folder.export_merged, run.allow_empty))
+    for text in () if run.quiet else session.account_lines():
+        run.say(text)
