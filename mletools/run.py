@@ -31,6 +31,24 @@ if TYPE_CHECKING:
     from .records.task import Task
     from .records.training import TrainStep
 
+NOUNS = (
+    "records",
+    "rollouts",
+    "tasks",
+    "trials",
+    "groups",
+    "steps",
+    "turns",
+    "ideas",
+    "folders",
+    "nodes",
+    "answers",
+    "rewards",
+    "requests",
+    "submissions",
+    "fallbacks",
+)  # in counts
+
 R = TypeVar("R", bound=AnyRecord)
 Work = Callable[["Rollout"], "Rollout"]
 Watch = Callable[["Rollout"], None]
@@ -415,7 +433,8 @@ class Run:
         """The run was stopped from outside: say what is kept, where that is a file."""
         if self._path is not None and self._out is not None and not (self.writes_text or self.quiet):
             count = sum(self._out.finished.values()) + self.counts["records"]
-            self.say(f"stopped: {count} records are kept in {self._path}.partial; --resume goes on")
+            kept = f"{counted(count, 'records')} kept in {self._path}.partial"
+            self.say(f"stopped: {kept}; --resume goes on")
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""
@@ -433,11 +452,17 @@ class Run:
                 output.commit()
         if not self.quiet and not self.dry_run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
-            numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
+            numbers = ", ".join(counted(count, what) for what, count in counts.items())
             line = f"{numbers}, {time.monotonic() - self._started:.1f} s"
             if columns := self.message_columns:
                 line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False)
             self.say(line)
+
+
+def counted(count: int, what: str) -> str:
+    """A count with what it is of: `what` begins with a plural, or with a word that has none ("valid")."""
+    noun, _, rest = what.partition(" ")
+    return f"{count} {noun.removesuffix('s') if count == 1 and noun in NOUNS else noun} {rest}".rstrip()
 
 
 def _shown(options: JsonObject, key: str) -> str:

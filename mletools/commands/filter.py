@@ -20,6 +20,7 @@ from ..filters.state import StateFile
 from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
 from ..records.rollout import Execution, Rollout, Turn
+from ..run import counted
 from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
@@ -257,7 +258,7 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
         raise ToolError(f"--disjoint-from: {named}{more}. --exclude FILE leaves such tasks out")
     if draws.split is not None and not seen and not run.allow_empty:
         raise ToolError(
-            f"--split: the part {draws.part} has none of {run.counts['in other parts']} records; --exact gives it its "
+            f"--split: the part {draws.part} has none of {counted(run.counts['in other parts'], 'records')}; --exact gives it its "
             "share, another --seed divides otherwise, and --allow-empty accepts it"
         )
     if sample is not None:

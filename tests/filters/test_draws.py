@@ -123,6 +123,6 @@ def test_a_part_without_any_record_is_an_error(tmp_path: Path) -> None:
     done = start_command(*line, input=as_lines(of_task("a", 1)), check=False, cwd=tmp_path)
     assert (
         done.returncode == 1
-        and b"the part test has none of 1 records; --exact gives it its share, another --seed" in done.stderr
+        and b"the part test has none of 1 record; --exact gives it its share, another --seed" in done.stderr
     )
     start_command(*line, "--allow-empty", input=as_lines(of_task("a", 1)), cwd=tmp_path)

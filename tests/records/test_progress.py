@@ -153,7 +153,7 @@ def test_ctrl_c_clears_the_bar_and_says_what_is_kept(records_file: Path) -> None
     filtered = "mle-filter --no-spread --min-group 1 --keep-duplicates --keep-invalid"
     seen = screen(f"(cat in.jsonl; sleep 60) | {filtered} -o out.jsonl", records_file, written)
     assert "mle-filter: 0 records [" in seen, "there was a bar"
-    said = "mle-filter: stopped: 4 records are kept in out.jsonl.partial; --resume goes on"
+    said = "mle-filter: stopped: 4 records kept in out.jsonl.partial; --resume goes on"
     assert seen.endswith(f"{CLEAR_LINE}{CLEAR_BELOW}{said}\r\n")
     partial.unlink()
     copied = screen(

@@ -251,7 +251,7 @@ def test_what_is_not_prepared_is_skipped_by_name(tmp_path: Path) -> None:
         "mle-import: skipped zillow: not prepared (no data/public)",
     ]
     done = run_command("mle-import", str(root), cwd=tmp_path)
-    assert b"mle-import: 1 records, 5 skipped, " in done.stderr
+    assert b"mle-import: 1 record, 5 skipped, " in done.stderr
     _, told = imported(root / "AI4Code", "--format", "mle-bench", cwd=tmp_path, code=1)
     assert told[0] == "mle-import: skipped AI4Code: not prepared (no prepared/public)"
     _, told = imported(root / "papers", cwd=tmp_path, code=1)
