@@ -287,7 +287,7 @@ def command(
     concerns a folder of the command and works without -o; writes: records, text for people or for other programs, or text
     or a folder (-o); usual: the command's own options that --help shows, where there are many (default: all are shown).
     """
-    where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
+    where = "the run in RUN_DIR (and -o FILE)" if own_resume else "the -o FILE of a killed run"
     added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
     if inputs:
         added.append(click.argument("files", nargs=-1, type=click.Path()))

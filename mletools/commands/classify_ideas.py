@@ -30,7 +30,7 @@ USUAL = ("--by", "--table", "--per-model", "--model", "--model-url")
     type=click.Choice(("keywords", "model")),
     default="keywords",
     show_default=True,
-    help="keywords: a table of words, offline, a rough guess; model: ask -m.",
+    help="keywords: by a table of words, offline and rough. model: ask -m.",
 )
 @options(ModelOptions, "models", BY_MODEL, model={"help": MODEL})
 @options(AnswerOptions, "answers", BY_MODEL)
@@ -39,7 +39,7 @@ USUAL = ("--by", "--table", "--per-model", "--model", "--model-url")
     "--per-model",
     cls=cli.Option,
     is_flag=True,
-    help="The table has columns for each ideator's model, and the difference to the first.",
+    help="Give the table columns per ideator model, and the difference to the first.",
 )
 def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool, per_model: bool) -> None:
     """Classify each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) by its type (MLE-Ideator).

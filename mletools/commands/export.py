@@ -31,8 +31,8 @@ USUAL = ("--to", "--every-pair", "--image", "--verifier", "--agent-timeout", "--
     cls=cli.Option,
     type=click.Choice(FORMATS),
     required=True,
-    help="harbor: a folder a task; the others a line a rollout: a trajectory, messages, a prompt and its completion, or "
-    "pairs of a group.",
+    help="Format. harbor writes one folder per task; the others write one line per rollout: a trajectory, messages, "
+    "a prompt with its completion, or pairs within a group.",
 )
 @options(HarborOptions, "harbor", HARBOR)
 @options(
@@ -50,7 +50,7 @@ USUAL = ("--to", "--every-pair", "--image", "--verifier", "--agent-timeout", "--
     "--every-pair",
     cls=cli.Option,
     is_flag=True,
-    help="pairs: every two rollouts of a group with unequal rewards, not the best with the worst alone.",
+    help="pairs: every pair of rollouts of a group with unequal rewards, not only the best with the worst.",
 )
 def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any], every_pair: bool) -> None:
     """Write FILES (tasks, or rollouts) as other trainers and agents read them.
@@ -63,7 +63,7 @@ def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any]
       mle-export --to pairs graded.jsonl -o preferences.jsonl
 
     \b
-    harbor       -o DIR: a folder a task in Harbor's format, with instruction,
+    harbor       -o DIR: one folder per task in Harbor's format, with instruction,
                  public files, a verifier by mle-grade, and a solution
     atif         a trajectory in the Agent Trajectory Interchange Format, with
                  token ids and log-probabilities where they are known

@@ -42,7 +42,7 @@ class TaskCheckOptions:
     """Which checks tasks are put to; none: all."""
 
     check: tuple[str, ...] = option(
-        "This check alone (default: all; a wrong name lists them). Repeatable.",
+        "Run only this check (default: all; a wrong name lists them). Repeatable.",
         default=(),
         metavar="NAME",
         read=check_name,
@@ -102,7 +102,7 @@ def main(
       mle-import prepared/ | mle-filter --tasks --dropped bad.jsonl -o sound.jsonl
       mle-filter --disjoint-from held-out.jsonl train.jsonl > /dev/null
 
-    Every drop has a reason: the summary counts it, and `filter.reason` of the records in --dropped has it.
+    Every drop has a reason. The summary counts it, and `filter.reason` of the records in --dropped states it.
 
     Filters apply in this order: valid, masked, --min-score, --min-reward, --min-medal, duplicates; --top (tau_abs), --tau-adv, --tau-val,
     --window; then groups. Human ranks refer to the task's leaderboard. --tau-adv compares with the previous submission

@@ -28,13 +28,13 @@ USUAL = ("--mode", "--plain-markers", "--model", "--model-url")
     type=click.Choice(("ast", "lm")),
     default="ast",
     show_default=True,
-    help="ast: by syntax tree and a table of calls, offline; lm: ask -m, as in the paper.",
+    help="ast: by syntax tree and a table of calls, offline. lm: ask -m, as in the paper.",
 )
 @click.option(
     "--plain-markers",
     cls=cli.Option,
     is_flag=True,
-    help="The paper's plain texts without a nonce: a solution can print them itself.",
+    help="Use the paper's plain texts without a nonce. A solution could print them itself.",
 )
 @options(ModelOptions, "models", LM, model={"help": MODEL}, structured=None)  # the answer is a program, no JSON
 @options(AnswerOptions, "answers", LM)

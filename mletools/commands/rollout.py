@@ -112,7 +112,7 @@ def main(
     idea     from states (codeact --write-states): one idea per rollout, executed
              by a frozen model
     search   a graph of solutions, by six exchangeable components (R&D-Agent)
-    command  an agent of others, a command line, on its own in the sandbox
+    command  somebody else's agent, a command line on its own in the sandbox
              (docs/agents-outside.md)
     x.py:Me  a scaffold of your own (docs/agents.md)
 

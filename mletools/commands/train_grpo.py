@@ -9,6 +9,7 @@ from ..base.errors import OptionError
 from ..base.options import declarations
 from ..cli_options import options
 from ..records.rollout import Rollout
+from ..run import counted
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun
@@ -74,7 +75,7 @@ def main(
 
     Sampled token ids are used where present, never the text tokenized again. Tokens that the policy did not write carry
     no loss. Groups of fewer than two and groups without reward spread are dropped and counted. With --resume the run in
-    OUT continues: rollouts that it was trained on are skipped, new ones are trained on.
+    RUN_DIR continues: rollouts that it was trained on are skipped, new ones are trained on.
 
     Reads the whole input first (not with --stream), and writes a train_step record per optimiser step.
     """
@@ -101,7 +102,10 @@ def main(
         groups = len({line.record["group"] for line in held})
         what = f"would hand over, for {start.model}, " if handed_over else f"would train {start.model} on "
         place = f"to {PRIME_RL} in {engine.engine_dir}" if handed_over else f"into {folder.out}"
-        run.say(f"{what}{len(held)} rollouts in {groups} groups for {chosen.epochs} epochs {place}")
+        given = (
+            f"{counted(len(held), 'rollouts')} in {counted(groups, 'groups')} for {counted(chosen.epochs, 'epochs')}"
+        )
+        run.say(f"{what}{given} {place}")
         if handed_over:
             run.say(describe(chosen, engine, held, run.reject))
             return

@@ -6,6 +6,7 @@ from pathlib import Path
 from .. import cli
 from ..base.errors import OptionError
 from ..cli_options import options
+from ..run import counted
 from ..training import conversations, dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
@@ -52,7 +53,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if run.dry_run:
         held = list(conversations.lines(run))
         run.say(
-            f"would train {start.model or start.from_scratch} on {len(held)} rollouts for {chosen.epochs} epochs into "
+            f"would train {start.model or start.from_scratch} on {counted(len(held), 'rollouts')} for {counted(chosen.epochs, 'epochs')} into "
             f"{folder.out}"
         )
         if start.model is not None:

@@ -44,9 +44,9 @@ class DrawOptions:
     """Which records are drawn at random."""
 
     sample: int | None = option("Draw N records at random.", at_least=1)
-    per: str = option("--sample: N of all, or N of each task.", default="all", choices=("all", "task"))
+    per: str = option("--sample: N records in total, or N per task.", default="all", choices=("all", "task"))
     split: Mapping[str, float] | None = option(
-        "Divide the records at random. Each task is drawn for itself, so the shares hold on average. Needs --part.",
+        "Divide the records at random. Each task is drawn on its own, so the shares hold on average. Needs --part.",
         metavar="NAME=SHARE,...",
         read=read_split,
     )
@@ -56,8 +56,8 @@ class DrawOptions:
         choices=("task", "record"),
     )
     exact: bool = option(
-        "--split: the parts have their shares of this input, up to whole tasks. Holds the input; a task that is added "
-        "to it may move others.",
+        "--split: give each part exactly its share of this input, up to whole tasks. Holds the input; a task that is "
+        "added may move others.",
         default=False,
     )
     part: str | None = option("--split: write the records of this part.", metavar="NAME")

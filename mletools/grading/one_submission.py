@@ -33,15 +33,15 @@ class SubmissionOptions:
 
     submission: str | None = option("Grade this CSV instead of rollouts.", kind="path", metavar="FILE", machine=True)
     task: str | None = option(
-        "The file with the submission's task.", kind="existing file", metavar="TASKS", machine=True
+        "File with the task of the submission.", kind="existing file", metavar="TASKS", machine=True
     )
     id: str | None = option(
-        "The task's id, or how it begins; needed where TASKS holds several.", metavar="ID", machine=True
+        "Id of the task, or its beginning. Needed where TASKS holds several.", metavar="ID", machine=True
     )
 
     reward_json: str | None = option(
-        "Write the verdict as a flat object of finite numbers, too: reward, valid, above_median, medal (0 none to 3 gold), "
-        "and score and human_rank where there are any. A missing submission is then an invalid one.",
+        "Also write the verdict as a flat JSON object of finite numbers: reward, valid, above_median, medal (0 none "
+        "to 3 gold), and score and human_rank where they exist. A missing submission then counts as invalid.",
         kind="output file",
         metavar="FILE",
         machine=True,
@@ -66,7 +66,7 @@ class SubmissionOptions:
 
 
 def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> None:
-    """Write the verdict: to a terminal lines for people, else a record. ToolError: no such task, or the metric fails."""
+    """Write the verdict: to a terminal human-readable lines, else a record. ToolError: no such task, or the metric fails."""
     assert options.submission is not None and options.task is not None
     run.open()
     task = _task(run, options.task, options.id or "")
@@ -133,7 +133,7 @@ def _task(run: Run, path: str, begins: str) -> Task:
 
 
 def lines(task: Task, verdict: Graded, room: int = 80) -> list[str]:
-    """The verdict for people, in `room` columns."""
+    """The verdict, human-readable, in `room` columns."""
     arrow = "lower is better" if verdict["lower_is_better"] else "higher is better"
     baselines = bool(task["provenance"].get("baselines"))  # whose scores stand for people's
     found = [("task", task["id"]), ("metric", f"{verdict['metric']}, {arrow}")]

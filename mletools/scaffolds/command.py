@@ -49,12 +49,12 @@ class CommandSettings(Settings):
     execution_seconds: float = 3600.0
     validation: float = 0.0  # an agent is shown no scores, so all training rows are its own
     agent: str | None = option(
-        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in; the instruction is "
-        "its standard input too.",
+        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in. The "
+        "instruction is also its standard input.",
         metavar="CMD",
     )
     agent_folder: tuple[str, ...] = option(
-        "A folder with the agent's program, which it sees, read-only, at the same place. Repeatable.",
+        "A folder with the agent's program, which the agent sees read-only under the same path. Repeatable.",
         default=(),
         metavar="DIR",
         kind="existing folder",
