@@ -27,7 +27,7 @@ INTRO = """# Commands
 | `mle-train-grpo` | rollouts | trains a policy on the rewards by reinforcement learning | train steps |
 | `mle-export` | tasks, rollouts | writes them as others read them: tasks as Harbor folders, rollouts as ATIF trajectories, messages or preference pairs ([export](export.md)) | folders; their lines |
 | `mle-classify-ideas` | rollouts | classifies each idea of an ideator, and whether it helped | rollouts, a table |
-| `mle-show` | rollouts | prints one rollout for a reader: turns, code with diffs, output, grade, cost | text |
+| `mle-show` | rollouts | prints one rollout, human-readable: turns, code with diffs, output, grade, cost | text |
 | `mle-report` | rollouts | compares sets: valid, medals, human rank, reward and score with SEM and intervals; two sets paired by task; `--follow` watches a running pipe | tables; a page (`--html`), figures (`--plots`) |
 
 All commands follow the same rules. They read files or standard input. `-o FILE` appears only when it is complete, and

@@ -159,7 +159,7 @@ class Extension(NamedTuple):
 class Command(click.Command):
     """A click command that owns the process: its exit codes and standard output.
 
-    writes_text: its output is for people, not for a command of ours.
+    writes_text: its output is human-readable, not for a command of ours.
     """
 
     writes_text = False
@@ -284,8 +284,9 @@ def command(
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
-    concerns a folder of the command and works without -o; writes: records, text for people or for other programs, or text
-    or a folder (-o); usual: the command's own options that --help shows, where there are many (default: all are shown).
+    concerns a folder of the command and works without -o; writes: records, text (human-readable, or for other
+    programs), or text or a folder (-o); usual: the command's own options that --help shows, where there are many
+    (default: all are shown).
     """
     where = "the run in RUN_DIR (and -o FILE)" if own_resume else "the -o FILE of a killed run"
     added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]

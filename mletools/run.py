@@ -47,6 +47,7 @@ NOUNS = (
     "requests",
     "submissions",
     "fallbacks",
+    "epochs",
 )  # in counts
 
 R = TypeVar("R", bound=AnyRecord)
@@ -59,7 +60,7 @@ class DryRunEnds(BaseException):
 
 
 class Run:
-    """One run of a command. `writes_text`: its output is for people; `endless`: its pipe has no end (--forever)."""
+    """One run of a command. `writes_text`: its output is human-readable; `endless`: its pipe has no end (--forever)."""
 
     def __init__(self, name: str, params: JsonObject, options: JsonObject, stdout: int, text: bool = False):
         self.name, self.options, self._stdout, self.writes_text = name, options, stdout, text
@@ -178,7 +179,7 @@ class Run:
         return None if columns is None else columns - len(f"{self.name}: ")
 
     def emit_text(self, text: str, *, styled: bool = False) -> None:
-        """Write text for people instead of records. What would steer a terminal is spelled out, unless it is `styled`:
+        """Write human-readable text instead of records. What would steer a terminal is spelled out, unless it is `styled`:
         its writer has done that, and added codes of our own or markup.
         """
         assert self._out is not None

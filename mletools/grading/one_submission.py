@@ -1,4 +1,4 @@
-"""Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal.
+"""Grades one submission file on a task, without a rollout: a record in a pipe, human-readable lines on a terminal.
 
 For graders that others call, the verdict as numbers in a file: there a file that is missing, or is no plain file, is what
 an agent left, not an error.

@@ -1,4 +1,4 @@
-"""Results of Harbor jobs as rollouts: what an agent of others did there, and the submission that it left.
+"""Results of Harbor jobs as rollouts: what somebody else's agent did there, and the submission that it left.
 
 A job's folder holds a folder a trial: config.json, result.json, agent/trajectory.json, verifier/reward.json or reward.txt,
 artifacts/ with the submission. Covered: single trials, jobs, folders of jobs; the task by its id; several attempts as a

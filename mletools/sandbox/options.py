@@ -102,7 +102,7 @@ class SandboxOptions:
         """
         if (shown or loopback) and (self.backend != "local" or self.on is not None):
             raise ToolError(
-                "agents of others work in the local sandbox alone, where their box has a loopback network of its own: "
+                "other people's agents work in the local sandbox alone, where their box has a loopback network of its own: "
                 "leave --on out, and take --backend local"
             )
         setup = Setup(

@@ -1,4 +1,4 @@
-"""Scaffold `command`: an agent of others, which is a command line, works in the sandbox on its own.
+"""Scaffold `command`: somebody else's agent, which is a command line, works in the sandbox on its own.
 
 Its only way out of the box is the model: a server on the box's loopback (relay) whose questions leave it one by one and are
 asked here, as every other scaffold asks, with all bounds, counts and exact tokens. Covered: messages and usage as the policy

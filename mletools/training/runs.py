@@ -182,7 +182,7 @@ class TrainingRun:
         return Counter({f"not trained on ({reason})": count for reason, count in counted.items()})
 
     def account_lines(self) -> Iterator[str]:
-        """Lines for people about the session, after `record_steps`."""
+        """Human-readable lines about the session, after `record_steps`."""
         if self.first is not None and self.last is not None:
             latest = self.out / checkpoints.LATEST
             steps = self.last["step"] - self.first["step"] + 1
