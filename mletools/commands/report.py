@@ -23,8 +23,21 @@ from ..reports.searches import Searches, names_searches, summary
 from ..reports.summary import summaries
 from ..reports.tables import comparison, course, report
 
+USUAL = (
+    "--label",
+    "--compare",
+    "--by",
+    "--json",
+    "--format",
+    "--html",
+    "--plots",
+    "--train-steps",
+    "--tasks",
+    "--follow",
+)
 
-@cli.command("mle-report", writes="text")
+
+@cli.command("mle-report", writes="text", usual=USUAL)
 @options(ReportOptions, "chosen", "Sets")
 @click.option(
     "--seed",

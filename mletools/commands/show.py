@@ -40,7 +40,7 @@ class ShowOptions:
     listing: bool = option("A line a rollout instead.", default=False, flags=("--list",))
     tree: bool = option("Of searches (--scaffold search): their graph, a line a node.", default=False)
     watch: bool = option("--tree: look again until the searches have ended.", default=False)
-    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, metavar="S")
+    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, kind="seconds")
     turns: tuple[int, ...] = option(
         "Only this turn, counted from 1, or of a search this node (repeatable; default: all).",
         default=(),
@@ -125,7 +125,9 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
-    view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
+    view = show.View(
+        chosen.full, chosen.columns(terminal if chosen.html else run.reader_columns), frozenset(chosen.turns)
+    )
     run.open()
     if chosen.watch:
         _watch(run, chosen, written)

@@ -69,21 +69,22 @@ class HarborOptions:
         metavar="IMAGE",
     )
     dockerfile: bool = option(
-        "Write a Dockerfile a task, to be built, instead of naming the image for all of them: some readers pull only.",
+        "Write one Dockerfile per task, to be built, instead of naming one image for all tasks.",
         default=False,
     )
     verifier: str = option(
-        "separate: the agent's box never holds the answers. shared: for readers that know no other; the answers come "
-        "into the box that the agent has worked in, where what it left running could read them.",
+        "separate: the agent's container never holds the answers. shared: for readers that know no other form; the "
+        "answers are copied into the container that the agent has worked in, where a process that it left running "
+        "could read them.",
         default="separate",
         choices=("separate", "shared"),
     )
-    agent_timeout: float = option("Seconds that an agent has.", default=3600.0, above=0, metavar="S")
-    cpus: int = option("Processors of a box.", default=2, at_least=1)
-    memory: int = option("Memory of a box.", default=8192, at_least=256, metavar="MB")
-    storage: int = option("Disk of a box.", default=10240, at_least=256, metavar="MB")
-    gpus: int = option("GPUs of a box.", default=0, at_least=0)
-    org: str = option("Before the slash of a task's name.", default="mletools", metavar="NAME")
+    agent_timeout: float = option("Time limit of an agent.", default=3600.0, above=0, kind="seconds")
+    cpus: int = option("Processors per container.", default=2, at_least=1)
+    memory: int = option("Memory per container.", default=8192, at_least=256, metavar="MB")
+    storage: int = option("Disk per container.", default=10240, at_least=256, metavar="MB")
+    gpus: int = option("GPUs per container.", default=0, at_least=0)
+    org: str = option("Organisation: the part of a task's name before the slash.", default="mletools", metavar="NAME")
 
     def named(self, version: str) -> "HarborOptions":
         """The options with the image of this version of mletools, where none is given."""

@@ -8,9 +8,12 @@ Not covered: the content of messages (scaffolds), concurrency (the command: one 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from ..base.errors import RecordError, ToolError
+from ..base.hub import model_folder
+from ..base.nearest import did_you_mean
 from ..records.rollout import Message
 from ..records.task import Task
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
@@ -266,9 +269,12 @@ def _kind(spec: str, server: ServerOptions | None) -> tuple[str, str]:
     if server is None or not server.url:
         if spec.endswith(".gguf"):
             raise ToolError(f"{spec}: a GGUF file is run as llama:{spec}")
+        if (folder := model_folder(Path(spec))) is not None:
+            raise ToolError(f"{spec}: a folder is sampled as hf:{folder} (or vllm:{folder})")
+        near = did_you_mean(kind, [each for each in ENGINES if each != "http"])
         raise ToolError(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
-            " (or name scripted or hf:PATH, which need none)"
+            f" (or name scripted or hf:PATH, which need none){near}"
         )
     return "http", spec
 

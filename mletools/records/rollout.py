@@ -347,7 +347,7 @@ class Turn(TypedDict):
 
     action: str
     """solve, improve, python, bash, score, seek_help, idea, request_info, validate_code, execute_code, answer,
-    finish; agent: what an agent of others did with it; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
+    finish; agent: what somebody else's agent did with it; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
     its steps what was asked."""
 
     duration_s: NonNegative
@@ -818,7 +818,7 @@ class RolloutBody(TypedDict):
     """Scaffold single: the text ahead of the program."""
 
     code: str | None
-    """The solution as the agent wrote it; null when it wrote none, or an agent of others wrote what nobody saw."""
+    """The solution as the agent wrote it; null when it wrote none, or somebody else's agent wrote what nobody saw."""
 
     trial: NotRequired[HarborTrial]
     """Where mle-import took it from."""

@@ -76,7 +76,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
     if kind not in kinds:
         wanted = " or ".join(kinds)
         writer = " or ".join(WRITERS[k] for k in kinds)
-        raise RecordError(f"no {wanted} record (kind is {kind!r}): was this written by {writer}?")
+        raise RecordError(f"no {wanted} record (kind is {kind!r}): {writer} writes such records")
     try:
         convert(record, KINDS[kind])
     except msgspec.ValidationError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from ..base import workers
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest
 from ..base.tape import Answer, Tape
 from ..grading import RunCode, Verdict, check_task, grade
@@ -169,7 +169,7 @@ class TaskEnvironment:
         """The public files, with all training rows."""
         folder: Path = self._resources.data / self._task["data"]["dir"] / "public"
         if not folder.is_dir():
-            raise RecordError(f"{folder}: no such folder; is --data the folder that the task was written to?")
+            raise RecordError(f"{folder}: no such folder; {data_advice()}")
         return folder
 
     def ask(

@@ -1,4 +1,4 @@
-"""Results of Harbor jobs as rollouts: what an agent of others did there, and the submission that it left.
+"""Results of Harbor jobs as rollouts: what somebody else's agent did there, and the submission that it left.
 
 A job's folder holds a folder a trial: config.json, result.json, agent/trajectory.json, verifier/reward.json or reward.txt,
 artifacts/ with the submission. Covered: single trials, jobs, folders of jobs; the task by its id; several attempts as a
@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest, content_id
 from ..base.jsonl import JsonObject, Line, loads, read_files
 from ..base.output import AnyRecord
@@ -287,7 +287,7 @@ def _submission(folder: Path, task: Task, data: Path) -> tuple[SubmissionFile | 
     """The submission among the artifacts, kept under `data`, or why there is none. ValueError: there are several."""
     public = data / task["data"]["dir"] / "public"
     if not public.is_dir():
-        raise ToolError(f"{public}: no such folder; is --data the folder that the task was written to?")
+        raise ToolError(f"{public}: no such folder; {data_advice()}")
     contents: dict[bytes, str] = {}
     problem = f"no {SUBMISSION}"
     for path in _named(folder / "artifacts", SUBMISSION):

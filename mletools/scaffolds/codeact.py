@@ -32,7 +32,7 @@ class CodeactSettings(Settings):
     max_seconds: float | None = 3600.0
     execution_seconds: float = 1200.0
     ideator: str | None = option(
-        "Who answers <seek_help>: a model, or null or vague for a fixed, useless answer (default: the action is not "
+        "Model that answers <seek_help>; null and vague give a fixed, useless answer (default: the action is not "
         "offered).",
         metavar="MODEL",
     )

@@ -1,4 +1,4 @@
-"""Scaffold `command`: an agent of others, which is a command line, works in the sandbox on its own.
+"""Scaffold `command`: somebody else's agent, which is a command line, works in the sandbox on its own.
 
 Its only way out of the box is the model: a server on the box's loopback (relay) whose questions leave it one by one and are
 asked here, as every other scaffold asks, with all bounds, counts and exact tokens. Covered: messages and usage as the policy
@@ -50,12 +50,12 @@ class CommandSettings(Settings):
     execution_seconds: float = 3600.0
     validation: float = 0.0  # an agent is shown no scores, so all training rows are its own
     agent: str | None = option(
-        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in; the instruction is "
-        "its standard input too.",
+        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in. The "
+        "instruction is also its standard input.",
         metavar="CMD",
     )
     agent_folder: tuple[str, ...] = option(
-        "A folder with the agent's program, which it sees, read-only, at the same place. Repeatable.",
+        "A folder with the agent's program, which the agent sees read-only under the same path. Repeatable.",
         default=(),
         metavar="DIR",
         kind="existing folder",

@@ -47,19 +47,21 @@ class MemorySettings(Settings):
         "memory_by": "validation",
     }
 
-    max_turns: int = option("Messages of the policy in each trace.", default=15, at_least=1, metavar="N")
+    max_turns: int = option("Maximum messages of the policy per trace.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = 43200.0
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
     context_tokens: int | None = option(
-        "Context length: a trace that fills it ends.", default=65536, at_least=1, metavar="N"
+        "Context length. A trace that fills it ends.", default=65536, at_least=1, metavar="N"
     )
     when_full: str = "end"
     hand_in: str = "best"
     max_submissions: int | None = option(
         "A trace ends after N submissions (MLE-RL's arm without an agent: 1).", at_least=1, metavar="N"
     )
-    max_traces: int | None = option("Number of traces (default: until a budget is used up).", at_least=1, metavar="N")
+    max_traces: int | None = option(
+        "Maximum number of traces (default: until a budget is used up).", at_least=1, metavar="N"
+    )
     pool_size: int = option("Number of solutions in the pool.", default=5, at_least=1, metavar="N")
     pool_dir: str | None = option(
         "Folder of pools, shared with other runs (default: each series of traces has its own pool).",
@@ -70,7 +72,11 @@ class MemorySettings(Settings):
         "Probability that a trace starts from scratch.", default=0.7, at_least=0, at_most=1, metavar="P"
     )
     similarity: float = option(
-        "Solutions more similar than this compete for one slot.", default=ALIKE, at_least=0, at_most=1, metavar="T"
+        "Solutions that are more similar than T compete for one slot.",
+        default=ALIKE,
+        at_least=0,
+        at_most=1,
+        metavar="T",
     )
     states: str | None = states_option(AT_SUBMISSIONS)
     memory_by: str = option(

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..base.errors import RecordError, ToolError
+from ..base.nearest import did_you_mean
 from ..models import Reply, Request
 from ..records.rollout import Message
 from ..solutions import programs, solves
@@ -55,7 +56,9 @@ class ScriptedModel:
         self.levels = [level.strip() for level in spec.split(",")] if spec and not self.persona else list(LEVELS)
         for level in self.levels:
             if level not in LEVELS:
-                raise ToolError(f"scripted: unknown level {level!r}; known are {', '.join(LEVELS)}")
+                near = did_you_mean(level, (*PERSONAS, *LEVELS))
+                known = f"levels are {', '.join(LEVELS)}; personas, one alone, {', '.join(PERSONAS)}"
+                raise ToolError(f"scripted: unknown level {level!r}; {known}{near}")
         self.name = f"scripted:{spec}" if spec else "scripted"
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:

@@ -189,14 +189,14 @@ class CodeMetricOptions:
     """Where metrics that are code run, and their limits: wall seconds and MB."""
 
     backend: str = option(
-        "The sandbox of metrics that are code.",
+        "Sandbox for metrics that are code.",
         default="local",
         choices=(*BACKENDS, "auto"),
         envvar="MLE_SANDBOX",
         machine=True,
     )
-    metric_timeout: float = option("Wall seconds for one metric.", default=300.0, metavar="S", machine=True)
-    metric_memory: int = option("Memory of one metric.", default=4096, at_least=64, metavar="MB", machine=True)
+    metric_timeout: float = option("Time limit of one metric.", default=300.0, above=0, kind="seconds", machine=True)
+    metric_memory: int = option("Memory limit of one metric.", default=4096, at_least=64, metavar="MB", machine=True)
 
     def open(self) -> CodeMetrics:
         """Runs metrics; its sandbox is closed at the end of the with block."""

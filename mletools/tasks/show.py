@@ -10,7 +10,7 @@ from typing import cast
 
 from ..base.columns import blocks
 from ..base.csv_files import CsvError, read_rows
-from ..base.errors import ToolError
+from ..base.errors import ToolError, data_advice
 from ..records.task import Provenance, Task
 
 HEAD_LINES = 5
@@ -69,7 +69,7 @@ def _head(path: Path, room: int | None) -> Iterator[str]:
     try:
         rows = list(islice(read_rows(path, strict=False), HEAD_LINES + 1))
     except OSError as error:
-        raise ToolError(f"{path}: {error.strerror}: is --data the folder that the task was written to?") from None
+        raise ToolError(f"{path}: {error.strerror}: {data_advice()}") from None
     except CsvError as error:
         raise ToolError(f"{path}: {error}") from None
     yield f"The first lines of {path.name}"

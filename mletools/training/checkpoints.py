@@ -1,9 +1,9 @@
 """The folder of a training run: numbered checkpoints that are whole or absent, and `latest`, which points at one.
 
-    OUT/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
-    OUT/latest               symbolic link to the checkpoint that counts, replaced in one step
-    OUT/best                 the same, to the one with the best validation reward, where there is validation
-    OUT/lock                 held while a run trains into OUT
+    RUN_DIR/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
+    RUN_DIR/latest               symbolic link to the checkpoint that counts, replaced in one step
+    RUN_DIR/best                 the same, to the one with the best validation reward, where there is validation
+    RUN_DIR/lock                 held while a run trains into OUT
 
 A checkpoint is written under a name that ends in .partial, flushed to the disk and renamed, so a killed run leaves
 whole checkpoints and at most one .partial that the next run removes. Not covered: checkpoints sharded over hosts.
@@ -78,7 +78,7 @@ def save(
 
 
 def mark_best(out: Path, step: int) -> None:
-    """Let OUT/best point at the checkpoint of `step`, which then stays."""
+    """Let RUN_DIR/best point at the checkpoint of `step`, which then stays."""
     _point(out, BEST, checkpoint_name(step))
 
 
@@ -159,7 +159,7 @@ def clean(out: Path) -> list[str]:
 
 @contextlib.contextmanager
 def lock(out: Path) -> Iterator[None]:
-    """Hold OUT/lock; ToolError when another process trains into `out`. The lock goes with the process."""
+    """Hold RUN_DIR/lock; ToolError when another process trains into `out`. The lock goes with the process."""
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "lock", "w") as file:
         try:

@@ -60,7 +60,7 @@ def test_ids_depend_on_content_alone() -> None:
 
 
 def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
-    with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): was this written by mle-rollout\?"):
+    with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): mle-rollout writes such records"):
         schema.check({"kind": "task"}, "rollout")
     with pytest.raises(RecordError, match=r'no "name": was this written by mle-gen-task or mle-import\?'):
         schema.check(

@@ -151,7 +151,11 @@ def test_a_task_that_nobody_knows_rejects_and_no_trial_at_all_is_an_error(
     done = run_command(*IMPORT[:3], "views", *IMPORT[4:], cwd=folder, check=False)
     assert done.stderr.decode().startswith("mle-import: views: no trial of a Harbor job: name a folder of jobs")
     done = run_command(*IMPORT, "--data", "jobs", "--max-rejects", "1", cwd=folder, check=False)
-    assert done.returncode == 1 and "is --data the folder that the task was written to?" in done.stderr.decode()
+    assert (
+        done.returncode == 1
+        and "is --data (or MLE_DATA, for every command) the folder that the task was written to?"
+        in done.stderr.decode()
+    )
     for options, told in (
         ((), "needs --tasks FILE"),
         (("--tasks", "tasks.jsonl", "--target", "y"), "leave --target out"),

@@ -79,6 +79,11 @@ def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
     )
     assert (step["rollouts"], step["groups"], step["lost"], step["weighted"]) == (5, 2, 2, True)
     assert "1 not trained on (masked timeout)" in told
+    assert (
+        f"mle-train-grpo: 1 step, to step 1; loss {step['loss']:.4g}; reward {step['reward_mean']:.4g}; the policy is in "
+        in told
+    )
+    assert "mle-train-grpo: not trained on: 1 masked as timeout (--mask)\n" in told
 
 
 @pytest.mark.slow

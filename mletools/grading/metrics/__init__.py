@@ -7,6 +7,7 @@ the definition. Not covered: reading cells (parsing), aligning rows (submission)
 from typing import Any
 
 from ...base.errors import RecordError
+from ...base.nearest import did_you_mean
 from ...records.task import MetricSpec
 from . import (  # noqa: F401
     boxes,
@@ -44,11 +45,8 @@ COLUMNS = ("mean", "flat")
 def find(name: str) -> Metric:
     """The metric of that name; RecordError with near names where there is none."""
     if name not in METRICS:
-        import difflib
-
-        near = difflib.get_close_matches(name, METRICS, 3)
-        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
-        raise RecordError(f"unknown metric {name!r}; {suggestion}mle-grade --list-metrics prints all")
+        near = did_you_mean(name, METRICS, 10)
+        raise RecordError(f"unknown metric {name!r}{near or ';'} mle-grade --list-metrics prints all")
     return METRICS[name]
 
 
