@@ -52,7 +52,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         return f"{row['rollouts']}/{row['rollouts'] + row['missing']}" if row["missing"] else str(row["rollouts"])
 
     def medals(row: Record) -> str:
-        return "/".join(f"{100 * row[name]:.0f}" for name in ("bronze", "silver", "gold"))
+        return "/".join(number(row[name], ".0%").rstrip("%") for name in ("bronze", "silver", "gold"))
 
     def metric(row: Record) -> str:
         """`mae, lower is better` as `mae ↓`."""
@@ -67,7 +67,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         ("medal", "medal", ".0%"),
         *_mean("reward", "reward", ".3f", rows),
         ("score", "score_mean", ".4g"),
-        (f"best@{rows[0]['k']}", "score_best_at_k", ".4g"),
+        (f"score best@{rows[0]['k']}", "score_best_at_k", ".4g"),
         ("metric", metric, ""),
     )
     return Table.of(rows, columns, ("task", "set", "metric"), "By task")
@@ -80,8 +80,8 @@ def leaderboards(rows: Sequence[Record]) -> Table:
         *TASK,
         *_mean("human rank", "human_rank", ".3f", rows),
         *_mean("normalised", "normalised", ".1f", rows),
-        (f"avg@{k}", "normalised_avg_at_k", ".1f"),
-        (f"best@{k}", "normalised_best_at_k", ".1f"),
+        (f"norm. avg@{k}", "normalised_avg_at_k", ".1f"),
+        (f"norm. best@{k}", "normalised_best_at_k", ".1f"),
     )
     ranked = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
     return Table.of(ranked, columns, ("task", "set"), "Leaderboards")
@@ -141,9 +141,9 @@ def formats(rows: Sequence[Record]) -> Table:
     """For each set the shares of its answers by how they were read: exactly, leniently by which rule, or not and why."""
     lines = []
     for label, form in ((row["set"], row["format"]) for row in rows if "format" in row):
-        lines.append(["exact", "", label, str(form["answers"]), f"{form['exact']:.1%}"])
+        lines.append(["exact", "", label, str(form["answers"]), number(form["exact"], ".1%")])
         for read, words in (("lenient", "lenient"), ("none", "not read")):
-            lines += [[words, rule, label, "", f"{share:.1%}"] for rule, share in form[read].items()]
+            lines += [[words, rule, label, "", number(share, ".1%")] for rule, share in form[read].items()]
     header = ["answers", "rule or reason", "set", "of", "share"]
     return Table(header, lines, header[:3], "How answers were read")
 
@@ -223,7 +223,7 @@ def notes(rows: Sequence[Record]) -> list[str]:
     lines = [
         missing,
         f"reward ({_rule(rows, 'reward_rule')}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
-        f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
+        f"score: mean of the valid runs; score best@{k}: the best score of {k} runs{fewer}",
         "± SD: standard deviation over repeats (ddof 0, --spread sd); a repeat is a seed and a sample"
         if _deviations(rows)
         else "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
@@ -245,7 +245,7 @@ def notes(rows: Sequence[Record]) -> list[str]:
         rule = _rule(rows, "human_rank_rule")
         lines += [
             f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0",
-            f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid",
+            f"norm. avg@{k}, best@{k}: of the normalised score, without invalid runs, 0 only if all {k} are invalid",
         ]
     if any("search" in row for row in rows):
         lines += [
@@ -414,10 +414,13 @@ COURSES: dict[str, tuple[tuple[Course, ...], Callable[[Sequence[Record]], Iterat
 def course(name: str, rows: Sequence[Record], form: str = "text", room: int | None = None) -> str:
     """The tables of one of COURSES, over tasks, with notes."""
     courses, explained, what = COURSES[name]
-    overall = [row for row in rows if row["task"] == ALL and courses[0].field in row]
+    sets = [row for row in rows if row["task"] == ALL]
+    overall = [row for row in sets if courses[0].field in row]
     if not overall:
         return f"no {what}" if rows else "no rollouts"
-    return document([each.table(overall) for each in courses], list(explained(overall)), form, room)
+    left_out = [row["set"] for row in sets if row not in overall]
+    lines = [f"left out, no {what}: {', '.join(left_out)}"] if left_out else []
+    return document([each.table(overall) for each in courses], [*lines, *explained(overall)], form, room)
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
@@ -443,7 +446,7 @@ def comparison(record: Comparison, form: str = "text", room: int | None = None) 
     if record["difference_mean"] is not None:
         ends, level = record["difference_ci"], f"{100 * record['confidence']:.4g} % CI"
         how = f" ({level} {interval(ends, f'+{digits}')}: {method(record)})" if ends else ""
-        lines.append(f"mean difference over tasks: {record['difference_mean']:+{digits}}{how}")
+        lines.append(f"mean difference over tasks: {number(record['difference_mean'], f'+{digits}')}{how}")
     elif table.rows:
         lines.append("mean difference over tasks: none, the metrics differ")
     left_out = {

@@ -30,6 +30,7 @@ from mletools.reports.statistics import (
     wilson_interval,
 )
 from mletools.reports.summary import summaries
+from mletools.reports.table import interval, number
 from mletools.reports.tables import costs, formats, notes, report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
@@ -414,6 +415,34 @@ def test_a_comparison_pairs_tasks_and_names_what_it_leaves_out() -> None:
     assert record["difference_ci"][0] < record["difference_mean"] < record["difference_ci"][1]
 
 
+def test_sets_without_a_task_to_compare_are_an_error_that_names_them() -> None:
+    one, other = a_set("p", *[rollout(task, 0, 0.5) for task in "abcde"]), a_set("q", rollout("z", 0, 0.5))
+    with pytest.raises(ToolError, match="no task is in both sets: p has a, b, c and 2 more; q has z"):
+        compare(one, other)
+    with pytest.raises(ToolError, match="no task is in both sets: p has no rollouts; q has z"):
+        compare(a_set("p"), other)
+    with pytest.raises(ToolError, match=r"no task has a value of human-rank in both sets \(z\): .* \(--by\)"):
+        compare(a_set("p", rollout("z", 0, 0.5)), other, by="human-rank")
+
+
+def test_percentages_are_rounded_half_up() -> None:
+    """12.5 and 37.5 in one direction, 6.25 and 18.75 as well; other numbers are formatted as they are."""
+    assert [number(value, ".0%") for value in (0.125, 0.375, 0.625, 0.0, 1.0)] == ["13%", "38%", "63%", "0%", "100%"]
+    assert [number(value, ".1%") for value in (0.0625, 0.1875)] == ["6.3%", "18.8%"]
+    assert number(-0.1, "+.1%") == "-10.0%" and number(None, ".0%") == "-" and number(0.125, ".2f") == "0.12"
+    assert interval([0.125, 0.375], ".0%") == "13% to 38%"
+    runs = [rollout("a", n, 0.5, medal={0: "bronze", 1: "silver", 2: "silver", 3: "silver"}.get(n)) for n in range(8)]
+    (line,) = [line for line in report(summaries([a_set("x", *runs)])).split("\n") if line.startswith("a ")]
+    assert "13/38/0" in line and " 50%" in line
+
+
+def test_a_report_has_no_two_columns_of_one_name() -> None:
+    runs = [rollout("a", n, 0.5, human_rank=0.5, normalised_score=50.0, teams=9) for n in range(3)]
+    text = report(summaries([a_set("x", *runs)]))
+    assert "score best@3" in text and "norm. best@3" in text and "norm. avg@3" in text
+    assert " best@3" not in text.replace("score best@3", "").replace("norm. best@3", "").split("missing runs")[0]
+
+
 def test_a_comparison_by_score_turns_errors_round_and_does_not_add_different_metrics() -> None:
     def both(a: float | None, b: float | None) -> list[dict[str, Any]]:
         return [rollout("a", 0, a, lower=True, metric="rmse"), rollout("b", 0, b)]
@@ -521,7 +550,7 @@ def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -
         run_command("mle-report", "--format", form, "x.jsonl", cwd=tmp_path).stdout.decode().split("\n\n")
         for form in ("text", "markdown", "csv")
     )
-    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "score", "best@1", "metric"]
+    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "score", "score best@1", "metric"]
     assert text[0].split("\n")[0].split("  ") == header  # no reward, no SEM: nobody has one
     lines = [[cell.strip() for cell in line.split(" |")] for line in markdown[0].split("\n")]
     assert lines[0] == ["| task", *header[1:-1], "metric", ""] and lines[2][0] == r"| a\|b"

@@ -109,6 +109,17 @@ def test_sessions_and_help() -> None:
     assert "code the cells up to turn 4" in shown and "reasoning\n  thought 3\n" in shown
 
 
+def test_an_answer_in_the_wrong_form_whose_program_counts_says_so() -> None:
+    counts = single(stop_reason="format")
+    top = " ".join(text(counts).partition("── turn 1 ")[0].split())
+    assert "stopped format (its answer is not in the required form; the program that could be read counts)" in top
+    none = single(stop_reason="format", code=None, grade=grade(None, reason="no file"), reward=-10)
+    del none["execution"]
+    assert "format (its answer is not in the required form) after 1 turn" in text(none)
+    assert "stopped format:" in "".join(line.plain for line in show.table([show.row(counts)]))
+    assert "stopped format:" not in "".join(line.plain for line in show.table([show.row(none), show.row(single())]))
+
+
 def test_a_single_answer() -> None:
     shown = text(single(instrument={"code": "x", "nonce": "n", "markers": ["a", "b"], "problem": None}))
     assert f"code (9 lines)\n{FIRST}reports 0 of 2 arrived\nran ok, exit code 0" in shown

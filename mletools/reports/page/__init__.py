@@ -223,7 +223,7 @@ def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tup
         ):
             ends = row[f"{name}_ci"]
             if mean is not None:
-                yield words, f"{mean:{form}}", f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
+                yield words, number(mean, form), f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
     hours = sum(run.usage["seconds"] for run in runs) / 3600
     yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
     paid = [usd for run in runs if (usd := run.usage["usd"]) is not None]

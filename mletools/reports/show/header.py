@@ -22,7 +22,7 @@ REVEALED = "!"
 MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
 STOPPED = {
     "length": "its answer was cut off, or its tokens are used up",
-    "format": "its answer cannot be read",
+    "format": "its answer is not in the required form",
     "max_turns": "no turns left",
     "context": "the context is full",
     "timeout": "the episode's time is over",
@@ -31,6 +31,8 @@ STOPPED = {
     "running": "this is what its graph holds so far",  # these two of a search whose graph is read, in no record
     "interrupted": "--resume of its command goes on",
 }
+
+STILL_COUNTS = "the program that could be read counts"
 
 
 def header(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
@@ -59,7 +61,7 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     )
     yield from _began(rollout)
     reason = rollout["stop_reason"]
-    why = f" ({STOPPED[reason]})" if reason in STOPPED else ""
+    why = f" ({STOPPED[reason]}{_counts_still(rollout)})" if reason in STOPPED else ""
     rate = f", format rate {rollout['format_rate']:.0%}" if "format_rate" in rollout else ""
     good = GOOD if reason == "finished" else "bold yellow"
     length = count(len(rollout["turns"]), "node" if rollout.get("search") else "turn")
@@ -72,6 +74,12 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
     for role, used in roles.items() if len(roles) > 1 else ():
         after = f" ({AFTERWARDS[role]}, not in the above)" if role in AFTERWARDS else ""
         yield _fact("", f"{role}: {facts.spent(used)}{after}")
+
+
+def _counts_still(rollout: Record) -> str:
+    """That a rollout has a result though its last answer had the wrong form."""
+    some = rollout["code"] is not None or (rollout.get("execution") or {}).get("submission")
+    return f"; {STILL_COUNTS}" if rollout["stop_reason"] == "format" and some else ""
 
 
 def revealed() -> "Text":
@@ -245,6 +253,8 @@ def table(rows: Sequence[Mapping[str, str]], room: int | None = None) -> list["T
         lines = aligned(names, [[row[name] for name in names] for row in rows], left, room)
     if shared:
         lines = [styled((f"all: {shared}", DIM)), *lines]
+    if any(row["stopped"] == "format" and row["score"] not in ("-", "invalid") for row in rows):
+        lines.append(styled((f"stopped format: the last answer is not in the required form; {STILL_COUNTS}", DIM)))
     if marked:
         lines.append(styled((f"{REVEALED} the agent was shown test scores", BAD)))
     return lines
