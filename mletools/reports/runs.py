@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from ..base.errors import RecordError, ToolError
 from ..base.visible import visible_line
 from ..records.rollout import RewardRule, Rollout, Usage
+from ..records.task import Thresholds
 from .disclosure import Facts, facts_of, sampled_with
 from .feedback import Gap, gap_of
 from .search import Search, searched
@@ -28,6 +29,7 @@ QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
 )  # fmt: skip
 ROLES = ("policy", "ideator", "implementer")
+THRESHOLDS: tuple[Literal["median", "bronze", "silver", "gold"], ...] = ("median", "bronze", "silver", "gold")
 COMPLEXITIES = ("low", "medium", "high")  # MLE-bench's, as mle-import records them
 # Stages of a rollout, each a subset of the one before.
 STAGES = ("rollouts", "with a program", "ran without error", "submission", "valid", "above median", "medal")
@@ -71,6 +73,8 @@ class GradedRun:
     human_rank_rule: str | None
     normalised: float | None
     ranked: bool  # the task has a leaderboard
+    thresholds: Mapping[str, float]  # of the task, or its leaderboard
+    baselines: Mapping[str, float]  # scores of reference solutions
     usage: Usage  # of its own models, and the seconds of its programs
     revealed: bool
     reported: bool | None  # chosen by the score that its program printed; None: rows were held out
@@ -181,6 +185,8 @@ def graded_run(rollout: Rollout) -> GradedRun:
         failure_reward=failure_reward(grade["reward"]),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
+        thresholds=_scores(grade.get("thresholds") or task.get("thresholds")),
+        baselines={each["name"]: each["score"] for each in task["provenance"].get("baselines", ())},
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
         revealed=bool(rollout.get("reveal_test")),
         reported="reported_score" in rollout if "no_validation" in rollout else None,
@@ -194,6 +200,11 @@ def graded_run(rollout: Rollout) -> GradedRun:
         usage_by_role=by_role(rollout),
         rests_on=facts_of(rollout),
     )
+
+
+def _scores(thresholds: Thresholds | None) -> dict[str, float]:
+    """By name, the median first and gold last."""
+    return {name: thresholds[name] for name in THRESHOLDS} if thresholds else {}
 
 
 def failure_reward(how: RewardRule) -> float | None:

@@ -146,6 +146,20 @@ def percent(value: float, _: Any) -> str:
     return number(value, ".0%")
 
 
+def log_ticks(axes: Any) -> None:
+    """A logarithmic x axis with plain numbers at 1, 2 and 5 times the powers of ten, and none between them.
+
+    Without formatters of its own an axis of about a decade labels its minor ticks in TeX, which is not parsed here.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axis, (low, high) = axes.xaxis, axes.get_xlim()
+    axis.set_major_locator(LogLocator(10, (1, 2, 5) if high < 1e3 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def named(label: str) -> str:
     """The label for matplotlib, which hides labels that begin with _ from legends; long labels are clipped."""
     label = clipped(label, 24)

@@ -77,7 +77,7 @@ def headline(
         "verdict": _verdict(decides, main, records),
         "better": better,
         "result": f"{NAMES[decides]} {_words(main)}",
-        "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} tasks better, "
+        "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} task{'s' if main['win'] != 1 else ''} better, "
         f"{main['tie']} equal, {main['loss']} worse. {how}",
         "others": [(NAMES[name], _words(record)) for name, record in records.items() if _present(record)],
         "tasks": [
