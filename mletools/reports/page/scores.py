@@ -68,14 +68,14 @@ def _tasks(sets: Sets) -> Iterator[TaskScores]:
         for run in runs:
             if run.score is not None:
                 tasks.setdefault(run.task, []).append((label, run))
-    for task, runs in tasks.items():
-        one = runs[0][1]
-        if common(run.metric for _, run in runs) == MIXED:
+    for task, labelled in tasks.items():
+        one = labelled[0][1]
+        if common(run.metric for _, run in labelled) == MIXED:
             continue
-        scores = {
-            label: [run.score for name, run in runs if name == label and run.score is not None]
-            for label in dict.fromkeys(label for label, _ in runs)
-        }
+        scores: dict[str, list[float]] = {}
+        for label, run in labelled:
+            if run.score is not None:
+                scores.setdefault(label, []).append(run.score)
         yield TaskScores(task, one.name, one.metric, one.lower_is_better, scores, one.thresholds, one.baselines)
 
 
