@@ -2,6 +2,7 @@
 
 import os
 import select
+import stat
 import sys
 import textwrap
 import threading
@@ -140,6 +141,14 @@ class Run:
     def terminal_columns(self) -> int | None:
         """The width of the terminal that the output goes to, or None."""
         return None if self._stream is None else terminal_columns(self._stream)
+
+    @property
+    def reading_columns(self) -> int | None:
+        """The width at which the output is read: of its terminal; behind a pipe (less) of the terminal that is standard
+        error; or None.
+        """
+        piped = self._stream is not None and stat.S_ISFIFO(os.fstat(self._stream).st_mode)
+        return terminal_columns(2) if piped else self.terminal_columns
 
     @property
     def terminal_lines(self) -> int | None:

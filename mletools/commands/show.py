@@ -19,6 +19,7 @@ from ..reports import show
 from ..reports.search import is_search
 from ..reports.searches import Progress, Searches, names_searches
 from ..reports.show.visible import cut
+from ..reports.turns import numbers
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -125,16 +126,18 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
-    view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
+    width = chosen.columns(terminal if chosen.html else run.reading_columns)
+    view = show.View(chosen.full, width, frozenset(chosen.turns))
     run.open()
     if chosen.watch:
         _watch(run, chosen, written)
         return
     run.emit_text(before, styled=True)
-    rows = []
+    rows, there = [], set[int]()
     for shown in _shown(run, chosen, files):
         rollout, standing = (shown.record, shown.standing()) if isinstance(shown, Progress) else (shown, "")
         run.counts["rollouts"] += 1
+        there |= numbers(rollout)
         if chosen.listing:
             rows.append(show.row(rollout))
             continue
@@ -145,6 +148,8 @@ def main(run: cli.Run, chosen: ShowOptions) -> None:
     run.emit_text(after, styled=True)
     if chosen.prefixes and not run.counts["rollouts"]:
         raise ToolError(f"no rollout begins with {' or '.join(chosen.prefixes)}")
+    if chosen.turns and run.counts["rollouts"] and there.isdisjoint(chosen.turns):
+        raise ToolError(f"no rollout has turn or node {' or '.join(map(str, chosen.turns))}")
 
 
 def _shown(run: cli.Run, chosen: ShowOptions, files: Sequence[str]) -> Iterator[Rollout | Progress]:

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import textwrap
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,72 @@ def test_an_answer_in_the_wrong_form_whose_program_counts_says_so() -> None:
     assert "format (its answer is not in the required form) after 1 turn" in text(none)
     assert "stopped format:" in "".join(line.plain for line in show.table([show.row(counts)]))
     assert "stopped format:" not in "".join(line.plain for line in show.table([show.row(none), show.row(single())]))
+
+
+def test_the_values_of_the_header_are_broken_under_their_names() -> None:
+    lines = text(react(), width=50).partition("\n\n")[0].split("\n")
+    assert "task       pond (pond-1), rmse, lower is better" in lines
+    names = ("task", "agent", "run", "stopped", "validation", "grade", "cost", "reward", "began", "filter", "──")
+    broken = [line for line in lines if not line.startswith(names)]
+    assert len(broken) >= 2 and all(re.match(r" {11}\S", line) for line in broken)
+    assert max(map(cell_len, lines)) <= 50
+
+
+def test_paragraphs_are_broken_once_at_the_width() -> None:
+    """The author's lines, of 60 columns, are joined where they were full; lists, tables, short lines and code are not."""
+    words = [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+    ]
+    prose = textwrap.fill(" ".join(words), 60)
+    message = f"{prose}\nshort line\nother line\n- {'item ' * 11}\n  more\n\n```\n{'x = 1; ' * 8}\ny = 2\n```\n"
+    record = single()
+    record["messages"][0]["content"] = message
+    shown = section(text(record, width=44, full=True), 1).split("\n")
+    first = shown.index("user") + 1
+    once = textwrap.wrap(" ".join(words), 42)
+    assert [line.strip() for line in shown[first : first + len(once)]] == once
+    assert (
+        "  short line" in shown
+        and "  other line" in shown
+        and f"  {('x = 1; ' * 8).strip()}" in shown
+        and "  y = 2" in shown
+    )
+    wide = section(text(record, width=122, full=True), 1)
+    assert f"  {prose.split(chr(10))[0]}\n" in wide  # as its author broke it
+
+
+def test_a_turn_that_is_not_there_is_named(tmp_path: Path) -> None:
+    shown = text(react(), turns=frozenset({3, 9}))
+    assert "no turn 9: the last is turn 5\n" in shown and "no turn 3" not in shown and "── turn 3 of 5" in shown
+    (tmp_path / "x.jsonl").write_text(json.dumps(single()) + "\n" + json.dumps(react()) + "\n")
+    some = run_command("mle-show", "-q", "--turn", "3", "x.jsonl", cwd=tmp_path).stdout.decode()
+    assert "no turn 3: the last is turn 1\n" in some
+    none = run_command("mle-show", "-q", "--turn", "7", "x.jsonl", cwd=tmp_path, check=False)
+    assert (none.returncode, none.stderr) == (1, b"mle-show: no rollout has turn or node 7\n")
+
+
+def test_behind_a_pipe_the_terminal_of_the_messages_gives_the_width(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(json.dumps(react()) + "\n")
+    command = f"{BIN / 'mle-show'} -q x.jsonl | cat 1>&2"  # as less does, which draws on a terminal
+    piped = on_terminal("/bin/sh", "-c", command, cwd=tmp_path, columns=70, stderr=True).decode()
+    assert max(map(cell_len, piped.split("\r\n")[:10])) in (69, 70)
+    run_command("mle-show", "-q", "-o", "file", "x.jsonl", cwd=tmp_path)
+    assert max(map(cell_len, (tmp_path / "file").read_text().split("\n")[:2])) > 100
 
 
 def test_a_single_answer() -> None:

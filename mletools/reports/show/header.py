@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Record = Mapping[str, Any]
+NAME = 11  # columns of a fact's name
 WIDEST = 60  # characters of a cell
 SHORT_ID = 8  # characters of an id on a narrow terminal, enough for --id
 REVEALED = "!"
@@ -37,7 +38,7 @@ STILL_COUNTS = "the program that could be read counts"
 
 def header(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
     """The facts about all of it, each on its line, and the table of its turns."""
-    yield from folded(_all_facts(rollout), view)
+    yield from folded(_all_facts(rollout), view, NAME)
     if view.full and rollout.get("settings"):
         yield from block("settings " + _options(rollout["settings"])[2:], view, DIM, words=True)
     if table := overview(rollout, of, view.width):
@@ -88,7 +89,7 @@ def revealed() -> "Text":
 
 
 def _fact(name: str, *parts: str | tuple[str, str]) -> "Text":
-    return styled((f"{name:<11}", LABEL), *parts)
+    return styled((f"{name:<{NAME}}", LABEL), *parts)
 
 
 def _options(options: Record) -> str:
