@@ -312,7 +312,7 @@ def test_chosen_by_prefix_of_id_or_group(graded: Path) -> None:
     listed = run_command("mle-show", "--list", "--id", "react", "--id", "group-of-s", str(graded)).stdout.decode()
     assert [line.split()[0] for line in listed.splitlines()] == ["id", "react-1", "single-1"]
     missed = run_command("mle-show", "--id", "nobody", str(graded), check=False)
-    assert (missed.returncode, missed.stderr) == (1, b"mle-show: no rollout begins with nobody\n")
+    assert (missed.returncode, missed.stderr) == (1, b"mle-show: no record begins with nobody\n")
     assert run_command("mle-show", "--list", "--full", str(graded), check=False).returncode == 2
 
 

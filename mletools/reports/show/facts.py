@@ -8,9 +8,9 @@ from ..turns import runs_after
 Record = Mapping[str, Any]
 
 
-def number(value: float | None) -> str:
-    """A score, with as many digits as grading keeps; `-` for none."""
-    return "-" if value is None else f"{value:.6g}"
+def number(value: float | None, form: str = ".6g") -> str:
+    """A number, by default with as many digits as grading keeps; `-` for none."""
+    return "-" if value is None else format(value, form)
 
 
 def tokens(usage: Record | None) -> str:
