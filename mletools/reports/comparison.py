@@ -14,13 +14,32 @@ from ..base.errors import ToolError
 from ..base.ids import content_id
 from ..base.visible import visible_line
 from ..records.report import Comparison, TaskDifference
-from .runs import MIXED, Grid, Missing, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
+from .runs import (
+    MIXED,
+    Grid,
+    Missing,
+    RankedAgainst,
+    RunSet,
+    all_tasks,
+    common,
+    expected_runs,
+    grids,
+    human_rank_rule,
+    missing_runs,
+    ranked_against,
+)
 from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcombe_interval, paired_interval
 from .summary import RATES, mean_over_tasks
 
 TIE = 1e-9  # means this close are equal
 By = Literal["reward", "score", "normalised", "human-rank", "medal", "valid"]
 Method = Literal["newcombe", "t", "bootstrap"]
+
+
+class Against(TypedDict, total=False):
+    """The field of a comparison by human rank."""
+
+    ranked_against: RankedAgainst
 
 
 class ComparisonSettings(TypedDict, total=False):
@@ -85,6 +104,7 @@ def compare(
         "rollouts": [len(run_set.runs) for run_set in sets],
         "missing": [sum(missing_runs(each, each.tasks, expected_runs(each, runs)).values()) for each in sets],
         "missing_policy": missing,
+        **_against(sets, by),
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
 
@@ -124,6 +144,11 @@ def _some(tasks: Sequence[str], most: int = 3) -> str:
     """`a, b, c and 4 more`"""
     more = f" and {len(tasks) - most} more" if len(tasks) > most else ""
     return visible_line(", ".join(tasks[:most])) + more
+
+
+def _against(sets: Sequence[RunSet], by: By) -> Against:
+    against = ranked_against(run for run_set in sets for run in run_set.runs) if by == "human-rank" else None
+    return {"ranked_against": against} if against else {}
 
 
 def _interval(

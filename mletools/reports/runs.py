@@ -23,6 +23,13 @@ from .usage import by_role
 
 MIXED = "mixed"
 KEPT = "kept"
+RankedAgainst = Literal["people", "baselines", "both"]
+RANKS: dict[RankedAgainst | None, str] = {  # what a human rank is called, by whom it is against
+    None: "human rank",
+    "people": "human rank",
+    "baselines": "rank vs baselines",
+    "both": "rank",
+}
 Missing = Literal["invalid", "ignore", "error"]
 POLICIES: tuple[Missing, ...] = get_args(Missing)
 QUANTITIES = (
@@ -73,6 +80,7 @@ class GradedRun:
     human_rank_rule: str | None
     normalised: float | None
     ranked: bool  # the task has a leaderboard
+    against_baselines: bool  # which holds the scores of baselines, not people's
     thresholds: Mapping[str, float]  # of the task, or its leaderboard
     baselines: Mapping[str, float]  # scores of reference solutions
     usage: Usage  # of its own models, and the seconds of its programs
@@ -185,6 +193,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         failure_reward=failure_reward(grade["reward"]),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
+        against_baselines=bool(task["provenance"].get("baselines")),
         thresholds=_scores(grade.get("thresholds") or task.get("thresholds")),
         baselines={each["name"]: each["score"] for each in task["provenance"].get("baselines", ())},
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
@@ -225,6 +234,14 @@ def common(values: Iterable[Any], none: Any = None) -> Any:
     """The common value of `values`; MIXED if they differ, `none` if there are none."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else MIXED if distinct else none
+
+
+def ranked_against(runs: Iterable[GradedRun]) -> RankedAgainst | None:
+    """Whose scores the leaderboards of the runs' tasks hold; None without leaderboards."""
+    kinds = {run.against_baselines for run in runs if run.ranked}
+    if not kinds:
+        return None
+    return "both" if len(kinds) > 1 else "baselines" if kinds == {True} else "people"
 
 
 def human_rank_rule(run_set: RunSet) -> str | None:

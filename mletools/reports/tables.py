@@ -9,6 +9,7 @@ from ..base.visible import visible_line
 from ..records.report import Comparison
 from .comparison import BY
 from .disclosure import described
+from .runs import RANKS, RankedAgainst
 from .summary import ALL, RATES
 from .table import Column, Record, Table, document, form_of, interval, number
 from .usage import AFTERWARDS
@@ -26,6 +27,12 @@ OVERALL = {
     "normalised": "normalised score",
 }
 HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
+AGAINST: dict[RankedAgainst | None, str] = {
+    None: "tasks with a leaderboard",
+    "people": "tasks with a leaderboard",
+    "baselines": "tasks with a leaderboard, whose scores are those of baselines, not of people",
+    "both": "tasks with a leaderboard, of people or of baselines",
+}
 TASK: tuple[Column, ...] = (("task", "task", ""), ("set", "set", ""))
 
 
@@ -78,19 +85,26 @@ def leaderboards(rows: Sequence[Record]) -> Table:
     k = rows[0]["k"]
     columns: tuple[Column, ...] = (
         *TASK,
-        *_mean("human rank", "human_rank", ".3f", rows),
+        *_mean(RANKS[_against(rows)], "human_rank", ".3f", rows),
         *_mean("normalised", "normalised", ".1f", rows),
         (f"norm. avg@{k}", "normalised_avg_at_k", ".1f"),
         (f"norm. best@{k}", "normalised_best_at_k", ".1f"),
     )
     ranked = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
-    return Table.of(ranked, columns, ("task", "set"), "Leaderboards")
+    title = "Against baselines" if _against(rows) == "baselines" else "Leaderboards"
+    return Table.of(ranked, columns, ("task", "set"), title)
+
+
+def _against(rows: Sequence[Record]) -> RankedAgainst | None:
+    """Whose scores the leaderboards of the rows hold: the same for all, or "both"."""
+    found: set[RankedAgainst] = {row["ranked_against"] for row in rows if "ranked_against" in row}
+    return "both" if len(found) > 1 else next(iter(found), None)
 
 
 def over_tasks(rows: Sequence[Record]) -> Table:
     """The mean over tasks, its SEM and its interval, by quantity and set."""
     lines, deviations = [], _deviations(rows)
-    for name, words in OVERALL.items():
+    for name, words in {**OVERALL, "human_rank": RANKS[_against(rows)]}.items():
         field, form = name if name in RATES else f"{name}_mean", form_of(name)
         for row in (row for row in rows if row[field] is not None):
             spread = row["sd"][name] if deviations else row[f"{name}_sem"]
@@ -244,7 +258,7 @@ def notes(rows: Sequence[Record]) -> list[str]:
     if any(row["human_rank_rule"] is not None for row in rows):
         rule = _rule(rows, "human_rank_rule")
         lines += [
-            f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0",
+            f"{RANKS[_against(rows)]} ({rule}), normalised: {AGAINST[_against(rows)]}; invalid runs count as 0",
             f"norm. avg@{k}, best@{k}: of the normalised score, without invalid runs, 0 only if all {k} are invalid",
         ]
     if any("search" in row for row in rows):
@@ -401,6 +415,8 @@ def _notes_over_traces(rows: Sequence[Record]) -> Iterator[str]:
     if any(row["traces"].get("without_scores") for row in rows):
         yield f"left out of best: runs without such scores, {each(rows, lambda row: str(row['traces']['without_scores']))}"
     yield "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight"
+    if _against(rows) in ("baselines", "both"):
+        yield f"human ranks: {AGAINST[_against(rows)]}"
 
 
 # by option name: the tables, which replace the whole report, their notes, and what a set without such runs has none of
@@ -449,6 +465,8 @@ def comparison(record: Comparison, form: str = "text", room: int | None = None) 
         lines.append(f"mean difference over tasks: {number(record['difference_mean'], f'+{digits}')}{how}")
     elif table.rows:
         lines.append("mean difference over tasks: none, the metrics differ")
+    if (against := record.get("ranked_against")) in ("baselines", "both"):
+        lines.append(f"human ranks: {AGAINST[against]}")
     left_out = {
         f"only in {first}": record["only_first"],
         f"only in {second}": record["only_second"],

@@ -31,7 +31,7 @@ from mletools.reports.statistics import (
 )
 from mletools.reports.summary import summaries
 from mletools.reports.table import interval, number
-from mletools.reports.tables import costs, formats, notes, report
+from mletools.reports.tables import comparison, costs, formats, notes, report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
 
@@ -423,6 +423,31 @@ def test_sets_without_a_task_to_compare_are_an_error_that_names_them() -> None:
         compare(a_set("p"), other)
     with pytest.raises(ToolError, match=r"no task has a value of human-rank in both sets \(z\): .* \(--by\)"):
         compare(a_set("p", rollout("z", 0, 0.5)), other, by="human-rank")
+
+
+def test_ranks_against_baselines_are_not_called_human() -> None:
+    def runs(task: str, *baselines: str) -> list[dict[str, Any]]:
+        made = [
+            rollout(task, n, 0.5, human_rank=0.5, human_rank_rule="dojo", normalised_score=50.0, teams=9)
+            for n in (0, 1)
+        ]
+        for one in made:
+            one["task"]["provenance"]["baselines"] = [{"name": name, "score": 0.1} for name in baselines]
+        return made
+
+    made, people = runs("a", "dummy"), runs("b")
+    assert rows([a_set("x", *made)])["all", "x"]["ranked_against"] == "baselines"
+    assert rows([a_set("x", *people)])["all", "x"]["ranked_against"] == "people"
+    both = rows([a_set("x", *made, *people)])
+    assert [both[task, "x"]["ranked_against"] for task in ("a", "b", "all")] == ["baselines", "people", "both"]
+    assert "ranked_against" not in rows([a_set("x", rollout("c", 0, 0.5))])["all", "x"]
+    text = report(summaries([a_set("x", *made)]))
+    assert "rank vs baselines" in text and "human rank" not in text and "of baselines, not of people" in text
+    assert "rank vs baselines" not in report(summaries([a_set("x", *people)]))
+    assert "of people or of baselines" in report(summaries([a_set("x", *made, *people)]))
+    record = compared(a_set("p", *made), a_set("q", *made), by="human-rank")
+    assert "human ranks: tasks with a leaderboard, whose scores are those of baselines" in comparison(record)
+    assert "ranked_against" not in compared(a_set("p", *made), a_set("q", *made), by="valid")
 
 
 def test_percentages_are_rounded_half_up() -> None:

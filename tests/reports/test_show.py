@@ -187,6 +187,14 @@ def test_behind_a_pipe_the_terminal_of_the_messages_gives_the_width(tmp_path: Pa
     assert max(map(cell_len, (tmp_path / "file").read_text().split("\n")[:2])) > 100
 
 
+def test_a_rank_against_baselines_is_not_called_human() -> None:
+    record = react()
+    record["grade"]["human_rank"] = 0.925
+    assert "human rank 0.925" in text(record)
+    record["task"]["provenance"]["baselines"] = [{"name": "dummy", "score": 9.0}]
+    assert "rank vs baselines 0.925" in text(record) and "human rank" not in text(record)
+
+
 def test_a_single_answer() -> None:
     shown = text(single(instrument={"code": "x", "nonce": "n", "markers": ["a", "b"], "problem": None}))
     assert f"code (9 lines)\n{FIRST}reports 0 of 2 arrived\nran ok, exit code 0" in shown

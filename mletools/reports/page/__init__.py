@@ -21,7 +21,7 @@ from ...records.rollout import Rollout
 from ...records.training import TrainStep
 from .. import show
 from ..disclosure import described
-from ..runs import GradedRun, RunSet
+from ..runs import RANKS, GradedRun, RunSet, ranked_against
 from ..search import is_search
 from ..searches import Progress
 from ..show.header import STILL_COUNTS
@@ -141,6 +141,7 @@ class Page:
                 row_data=packed(self._rows),
                 blocks=self._blocks,
                 still_counts=STILL_COUNTS,
+                rank=RANKS[ranked_against(runs)],
                 footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )

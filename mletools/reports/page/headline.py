@@ -13,7 +13,7 @@ from ...base.visible import visible_line
 from ...records.report import Comparison
 from ...records.rollout import Rollout
 from ..comparison import BY, By, ComparisonSettings, compare
-from ..runs import RunSet
+from ..runs import RANKS, RunSet, ranked_against
 from ..statistics import Interval, mean, newcombe_interval
 from ..summary import RATES
 from ..table import Table, form_of, interval, number
@@ -70,16 +70,17 @@ def headline(
     decides = next((name for name in records if name == by or _present(records[name])), next(iter(records)))
     main = records.pop(decides)
     counts = " and ".join(f"{len(run_set.runs):,}" for run_set in (first, second))
+    names = {**NAMES, "human-rank": RANKS[ranked_against([*first.runs, *second.runs])]}
     tasks, ends, better = len(main["tasks"]), main["difference_ci"], _better(main)
     how = f"Interval: {method(main)}." if ends else "No interval: too few tasks, or all differ by as much."
     return {
         "record": main,
-        "verdict": _verdict(decides, main, records),
+        "verdict": _verdict(names, decides, main, records),
         "better": better,
-        "result": f"{NAMES[decides]} {_words(main)}",
+        "result": f"{names[decides]} {_words(main)}",
         "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} task{'s' if main['win'] != 1 else ''} better, "
         f"{main['tie']} equal, {main['loss']} worse. {how}",
-        "others": [(NAMES[name], _words(record)) for name, record in records.items() if _present(record)],
+        "others": [(names[name], _words(record)) for name, record in records.items() if _present(record)],
         "tasks": [
             (row["task"], _change(decides, row["first"], row["second"], row["difference"]))
             for row in sorted(main["tasks"], key=lambda row: -abs(row["difference"]))[:MOST]
@@ -95,20 +96,20 @@ def _better(record: Comparison) -> Literal["", "first", "second"]:
     return "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
 
 
-def _verdict(by: By, main: Comparison, others: Mapping[By, Comparison]) -> str:
+def _verdict(names: Mapping[By, str], by: By, main: Comparison, others: Mapping[By, Comparison]) -> str:
     """Which set is better by the quantity that decides, and by which other quantities it is otherwise.
 
     `after is better than before in medals`, `No clear difference between before and after in medals, but after is
     better in reward`.
     """
     better = _better(main)
-    verdict = f"No clear difference between {main['first']} and {main['second']} in {NAMES[by]}"
+    verdict = f"No clear difference between {main['first']} and {main['second']} in {names[by]}"
     if better:
-        verdict = f"{main[better]} is better than {main['second' if better == 'first' else 'first']} in {NAMES[by]}"
+        verdict = f"{main[better]} is better than {main['second' if better == 'first' else 'first']} in {names[by]}"
     sides: dict[Literal["first", "second"], list[str]] = {}
     for name, record in others.items():
         if (side := _better(record)) and side != better:
-            sides.setdefault(side, []).append(NAMES[name])
+            sides.setdefault(side, []).append(names[name])
     contrary = " and ".join(f"{main[side]} is better in {_and(names)}" for side, names in sides.items())
     return f"{verdict}, but {contrary}" if contrary else verdict
 

@@ -51,7 +51,7 @@
 
   const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
   const align = (name) => TEXT.has(name) ? "text" : "";
-  const title = (name) => name.replace(/_s$/, " s").replace(/_/g, " ");
+  const title = (name) => name === "human_rank" ? byId("rows").dataset.rank : name.replace(/_s$/, " s").replace(/_/g, " ");
 
   function compare(a, b, name) {
     let x = a[at[name]], y = b[at[name]];

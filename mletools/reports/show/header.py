@@ -143,7 +143,7 @@ def _came_to(rollout: Record) -> Iterator["Text"]:
         yield fact("validation", facts.validated(rollout["validation"]))
     grade = rollout.get("grade")
     if grade:
-        yield fact("grade", *graded(grade))
+        yield fact("grade", *graded(grade, rank_of(rollout)))
         if grade["valid"] and grade.get("score") is not None and grade.get("thresholds"):
             yield fact("", *ladder(grade))
     if "reward" in rollout:
@@ -154,8 +154,13 @@ def _came_to(rollout: Record) -> Iterator["Text"]:
         yield fact("filter", ("dropped", BAD), f": {dropped['reason']}")
 
 
-def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
-    """A verdict as parts of a line: score, medal, place."""
+def rank_of(rollout: Record) -> str:
+    """What the human rank of its task is called: some leaderboards hold the scores of baselines, not people's."""
+    return "rank vs baselines" if rollout["task"]["provenance"].get("baselines") else "human rank"
+
+
+def graded(grade: Record, rank: str) -> Iterator[str | tuple[str, str]]:
+    """A verdict as parts of a line: score, medal, place. rank: what its human rank is called."""
     if not grade["valid"]:
         yield from (("invalid", BAD), f": {grade.get('reason')}")
         return
@@ -167,7 +172,7 @@ def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
     if grade.get("position") is not None:
         yield f", position {grade['position']}" + (f" of {grade['teams']}" if grade.get("teams") else "")
     if grade.get("human_rank") is not None:
-        yield f", human rank {grade['human_rank']:.3f}"
+        yield f", {rank} {grade['human_rank']:.3f}"
 
 
 def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..turns import Turn, began_with, numbers, runs_after, turns
 from . import facts
-from .header import graded, header
+from .header import graded, header, rank_of
 from .lines import BAD, LABEL, Section, View, folded, styled
 from .turns import described, executed, listing, seen, turn
 
@@ -109,7 +109,7 @@ def _judged(rollout: Record, view: View) -> Iterator["Text"]:
         else:
             yield from executed(execution, view)
     if grade:
-        yield styled(("grade", LABEL), " ", *graded(grade))
+        yield styled(("grade", LABEL), " ", *graded(grade, rank_of(rollout)))
 
 
 def _same_or_listed(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:

@@ -64,7 +64,7 @@ def _facts(task: Task, folder: Path) -> Iterator["Text"]:
     columns = f"{', '.join(submission['id'])} and {', '.join(submission['target'])} ({submission['parse']})"
     yield fact("submission", f"{columns}, {count(submission['rows'], 'row')}{alphabet}")
     yield from _files(task, folder)
-    against = "against baselines, not people" if "baselines" in provenance else "against people"
+    against = "against baselines, not people" if provenance.get("baselines") else "against people"
     yield fact("ranks", against if "leaderboard" in task else "none: no leaderboard")
     origin = provenance.get("competition") or provenance.get("benchmark") or ""
     yield fact("source", ", ".join(filter(None, (provenance["source"], origin, f"seed {provenance['seed']}"))))
