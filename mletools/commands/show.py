@@ -94,31 +94,38 @@ class ShowOptions:
 @cli.command("mle-show", data=True, writes="text")
 @options(ShowOptions, "chosen")
 def main(run: cli.Run, chosen: ShowOptions) -> None:
-    """Show the rollouts in FILES to a reader: a summary, then turn by turn what the agent saw, wrote and ran.
+    """Show the rollouts, tasks or training steps in FILES to a reader.
 
     \b
     Examples:
       mle-show -q --color always graded.jsonl | less -R
       mle-show --list graded.jsonl
       mle-show --id 3f2a --turn 4 --full graded.jsonl
+      mle-show --data data tasks.jsonl
+      mle-show runs/grpo/steps.jsonl
       mle-show --tree --html -o search.html graded.jsonl
       mle-show --tree --watch night.jsonl.partial
 
-    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less,
-    `/node 7` in a search. A program is printed once, later versions as differences. Long texts are cut in the middle.
-    Code, also between fences, keeps its lines, so that it can be copied; other text of the agent is indented and broken at
-    the width. Characters that would control the terminal are spelled out, as in ␛[2J.
+    Rollouts begin with a summary: the grade among its thresholds, the cost, and a line per turn. What the agent saw,
+    wrote and ran follows turn by turn; `/turn 7` finds a turn in less, `/node 7` a node of a search. A program is
+    printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences, keeps its
+    lines, so that it can be copied; other text of the agent is indented and wrapped at the width. Characters that would
+    control the terminal are spelled out, as in ␛[2J. The width is that of the terminal, also behind a pipe.
+
+    Tasks are shown with metric, form of a submission, files (with sizes, if --data holds them), thresholds among the
+    baselines, and description; training steps with what the run came to, and a table with a line per step.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
     rejected.
 
-    Of a search that is running FILES may be the graph (in --graph DIR of mle-rollout), that folder, or, without --graph,
-    the unfinished output, FILE or FILE.partial: it is shown as far as it has come, with the time that is left. --watch
-    does so again and again, on a terminal in place, else whenever there is something new; it ends when nobody works on
-    FILES any more.
+    FILES may also be searches that are running: graphs (in --graph DIR of mle-rollout), a folder of graphs, or the
+    unfinished output (FILE or FILE.partial). They are shown as far as they have come, with the time that is left.
+    --watch does so again and again: in place on a terminal, else whenever there is something new. It ends when no
+    process works on FILES any more.
 
-    Shows one rollout at a time; --list reads all first. --resume begins again.
+    Shows one record at a time; --list and training steps are read whole first. --resume begins again.
+    docs/glossary.md explains the words.
     """
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
     files = run.files or ("-",)

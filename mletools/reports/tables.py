@@ -141,14 +141,14 @@ def phases(rows: Sequence[Record]) -> Table:
         for phase, used in row.get("search", {}).get("cost", {}).items()
     ]
     columns: tuple[Column, ...] = (
-        ("cost of a search", "phase", ""),
+        ("cost per search", "phase", ""),
         ("set", "set", ""),
         ("seconds", "seconds", ".1f"),
         ("prompt tokens", "prompt_tokens", ".0f"),
         ("completion tokens", "completion_tokens", ".0f"),
         ("USD", "usd", ".4f"),
     )
-    return Table.of(costs, columns, ("cost of a search", "set"), "Cost of a search")
+    return Table.of(costs, columns, ("cost per search", "set"), "Cost per search")
 
 
 def formats(rows: Sequence[Record]) -> Table:
@@ -245,16 +245,18 @@ def notes(rows: Sequence[Record]) -> list[str]:
         "all, over tasks: tasks have equal weight",
     ]
     if "trained" in rows[0]:
-        lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, which all has, too; held out: the others")
+        lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, also part of all; held out: the other tasks")
     if any("no_validation" in row for row in rows):
         without = each(
             rows,
-            lambda row: f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} chosen by a printed score",
+            lambda row: (
+                f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} of them chosen by a printed score"
+            ),
         )
-        lines.append(f"rollouts of which no rows could be held out: {without}")
+        lines.append(f"rollouts without validation rows, because none could be held out: {without}")
     if any("unscored" in row for row in rows):
         unscored = each(rows, lambda row: str(row.get("unscored", 0)))
-        lines.append(f"runs that showed no score, whose first valid trace counts (--best-trace): {unscored}")
+        lines.append(f"runs without a shown score, of which the first valid trace counts (--best-trace): {unscored}")
     if any(row["human_rank_rule"] is not None for row in rows):
         rule = _rule(rows, "human_rank_rule")
         lines += [
@@ -264,25 +266,27 @@ def notes(rows: Sequence[Record]) -> list[str]:
     if any("search" in row for row in rows):
         lines += [
             "loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes",
-            "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean",
-            "fallbacks: answers of the model that could not be used, so that a default took their place",
+            "first medal: seconds to the first node with a medal by test score, mean of the searches with one",
+            "cost per search: mean over tasks",
+            "fallbacks: answers of the model that could not be used and were replaced by a default",
         ]
     if any("by_printed_scores" in row.get("search", {}) for row in rows):
         printed = each(rows, lambda row: str(row.get("search", {}).get("by_printed_scores", 0)))
         lines.append(
-            f"no rows could be held out, so the search went by the scores that its programs print: {printed} searches"
+            f"searches that used the scores that their programs print, because no rows could be held out: {printed}"
         )
     if any("validation_gap" in row for row in rows):
         lines += [
-            "validation - test: of what was handed in, as a share of the way from median to gold; positive: validation is better",
-            "scores shown: on validation rows, to the agent, in a rollout; a gap that grows with them is fitted to these rows",
+            "validation - test: of the submission handed in, as a share of the distance from median to gold; "
+            "positive: the validation score is better",
+            "scores shown: validation scores that the agent saw per rollout; a gap that grows with them is overfitting to these rows",
         ]
     if _several_roles(rows):
         roles = {role for row in rows for role in row.get("usage_by_role", {})}
         others = [f"{role} ({command})" for role, command in AFTERWARDS.items() if role in roles]
-        lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
+        lines.append("cost by role: seconds of requests only; of the rollouts that record the usage of each role")
         if others:
-            lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
+            lines.append(f"cost of {' and '.join(others)}: spent after the rollouts, not part of all")
     return lines
 
 
@@ -398,7 +402,7 @@ def _notes_over_turns(rows: Sequence[Record]) -> Iterator[str]:
     def length(row: Record) -> float:  # the sum of the shares that took the first turn, the second and so on
         return float(sum(point["working"] for point in row["turns"]["by_turn"]))
 
-    yield each(rows, lambda row: f"{row['turns']['rollouts']} rollouts of {length(row):.1f} turns")
+    yield each(rows, lambda row: f"{row['turns']['rollouts']} rollouts, {length(row):.1f} turns on average")
     yield "columns: turns; asks for help: share of the agents still working"
     yield "so far: the best submission by test score, which the agent may not have seen; finished runs keep theirs"
     yield "means over tasks with equal weight; missing runs are left out"
@@ -409,8 +413,8 @@ def _notes_over_traces(rows: Sequence[Record]) -> Iterator[str]:
         return f"{row['traces']['runs']} runs, {row['traces']['with_both']} with valid submissions of both kinds"
 
     yield each(rows, counts)
-    yield "above: best so far by share of a run's time (seconds of its turns); of either kind in the runs that have both"
-    yield "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
+    yield "first table: best so far by share of a run's time (seconds of its turns); each kind in the runs that have both"
+    yield "second table: the valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
     yield "best: by the score that the run knew (validation, test with --reveal-test, or reported by its programs)"
     if any(row["traces"].get("without_scores") for row in rows):
         yield f"left out of best: runs without such scores, {each(rows, lambda row: str(row['traces']['without_scores']))}"

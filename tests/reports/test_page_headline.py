@@ -64,7 +64,9 @@ def test_without_medals_the_reward_decides_and_pairs_that_agree_have_no_interval
     first, second = ([rollout(task, 0, 0.5, reward=r) for task in ("a", "b")] for r in (0.25, 0.5))
     top, _ = compared(first, second)
     assert top["result"] == "reward 0.250 → 0.500, +0.250, paired by task"
-    assert top["n"].endswith("No interval: too few tasks, or all differ by as much.") and top["better"] == ""
+    assert (
+        top["n"].endswith("No interval: there are too few tasks, or all differences are equal.") and top["better"] == ""
+    )
 
 
 def test_rewards_of_two_rules_do_not_decide() -> None:

@@ -112,7 +112,7 @@ def test_tasks_that_were_trained_on_are_told_and_held_apart(tmp_path: Path) -> N
         line.split("  ")[0]: line for line in table.split("\n") if line.startswith(("all ", "trained on", "held out"))
     }
     assert "0.8" in scores["trained on"] and "0.5" in scores["held out"] and "0.7" in scores["all"]
-    assert "trained on (--trained): 2 tasks, which all has, too; held out: the others" in table
+    assert "trained on (--trained): 2 tasks, also part of all; held out: the other tasks" in table
     told = run_command("mle-report", "--json", "--trained", "train.jsonl", "x.jsonl", cwd=tmp_path).stdout.splitlines()
     assert [(json.loads(line)["task"], json.loads(line).get("trained")) for line in told] == [
         ("a", None), ("b", None), ("c", None), ("trained on", None), ("held out", None), ("all", 2),

@@ -43,7 +43,7 @@ def test_the_header_gives_the_cost_of_each_role_where_there_are_several() -> Non
     record["usage_by_role"]["ideator"] = usage(None, None)
     record["instrument"] = {"code": None, "nonce": None, "markers": [], "problem": "", "usage": usage(10, 2, 0.5)}
     top = " ".join(text(record).partition("── turn 1 ")[0].split())
-    assert "policy: 4,000 + 300 tokens, 2.0 s, 0.0123 USD ideator: tokens not told, 2.0 s instrumenter: 10 + 2" in top
+    assert "policy: 4,000 + 300 tokens, 2.0 s, 0.0123 USD ideator: tokens unknown, 2.0 s instrumenter: 10 + 2" in top
     assert "0.5000 USD (mle-instrument, not in the above)" in top
 
 

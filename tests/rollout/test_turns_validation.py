@@ -133,7 +133,10 @@ def test_memory_goes_by_what_programs_report(tmp_path: Path) -> None:
     graded_file = tmp_path / "graded.jsonl"
     graded_file.write_text("".join(json.dumps(record) + "\n" for record in graded(tmp_path, done.records)))
     told = run_command("mle-report", "--best-trace", str(graded_file), cwd=tmp_path).stdout.decode()
-    assert "rollouts of which no rows could be held out: 1, 1 chosen by a printed score" in told
+    assert (
+        "rollouts without validation rows, because none could be held out: 1, 1 of them chosen by a printed score"
+        in told
+    )
 
 
 COUNTS = """import csv

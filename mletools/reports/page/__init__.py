@@ -228,7 +228,7 @@ def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tup
             if mean is not None:
                 yield words, number(mean, form), f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
     hours = sum(run.usage["seconds"] for run in runs) / 3600
-    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
+    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "total of requests and programs"
     paid = [usd for run in runs if (usd := run.usage["usd"]) is not None]
     if paid:
         yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"known for {len(paid)} of {len(runs)}"

@@ -72,7 +72,9 @@ def headline(
     counts = " and ".join(f"{len(run_set.runs):,}" for run_set in (first, second))
     names = {**NAMES, "human-rank": RANKS[ranked_against([*first.runs, *second.runs])]}
     tasks, ends, better = len(main["tasks"]), main["difference_ci"], _better(main)
-    how = f"Interval: {method(main)}." if ends else "No interval: too few tasks, or all differ by as much."
+    how = (
+        f"Interval: {method(main)}." if ends else "No interval: there are too few tasks, or all differences are equal."
+    )
     return {
         "record": main,
         "verdict": _verdict(names, decides, main, records),

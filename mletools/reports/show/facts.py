@@ -21,7 +21,7 @@ def tokens(usage: Record | None) -> str:
     return " + ".join("?" if count is None else f"{count:,}" for count in counts)
 
 
-def spent(used: Record | None, took: float | None = None, unknown: str = "tokens not told") -> str:
+def spent(used: Record | None, took: float | None = None, unknown: str = "tokens unknown") -> str:
     """Tokens, seconds (`took`, or else those of `used`) and USD in one line; `unknown`: instead of the tokens."""
     seconds, paid = took if took is not None else (used or {}).get("seconds"), usd(used)
     parts = (

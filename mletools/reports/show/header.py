@@ -129,7 +129,7 @@ def _searched(search: Record) -> Iterator["Text"]:
         again = "" if holdout is None else f", on the selection rows {facts.number(holdout)}"
         yield fact("", f"node {each.get('node')}: {score}{again}")
     if members := search.get("ensemble"):
-        yield fact("handed in", f"the submissions of nodes {', '.join(map(str, members))} together")
+        yield fact("handed in", f"an ensemble of the submissions of nodes {', '.join(map(str, members))}")
     for phase, used in (search.get("cost") or {}).items():
         yield fact(phase, facts.spent(used))
     for name, words in (("lenient", "answers read leniently"), ("fallbacks", "answers replaced")):

@@ -28,12 +28,12 @@ PROBLEMS = {
     "unknown": "there is no such action",
     "unanswered": "the models' answers cannot be read",
     "no_code": "the answer holds no program",
-    "debug": "no run on a part of the rows went well",
-    "slow": "the whole run would take too long",
-    "failed": "the program did not end well",
+    "debug": "no run on a part of the rows succeeded",
+    "slow": "the full run would take too long",
+    "failed": "the program failed",
     "invalid": "the submission cannot be scored",
-    "inauthentic": "the submission is no model's prediction",
-    "no_score": "the search has no score to go by",
+    "inauthentic": "the submission is not a model's prediction",
+    "no_score": "the search has no score to compare",
 }
 
 
