@@ -389,7 +389,7 @@ def test_costs_are_apart_by_role_where_there_are_several() -> None:
         ["x", "all", "3"], ["x", "policy", "2"], ["x", "ideator", "1"], ["x", "judge", "1"],
     ]  # fmt: skip
     assert lines[1][5:] == ["100", "(1/2)", "10", "(1/2)", "0.25", "(1/2)", "0.2500"]
-    assert "cost of judge (mle-classify-ideas): after the rollouts, not in all" in notes([whole])
+    assert "cost of judge (mle-classify-ideas): spent after the rollouts, not part of all" in notes([whole])
     assert "role" not in costs([rows([a_set("y", other)])["all", "y"]]).header
     hostile = rollout("a", 0, 0.5, usage_by_role={"policy": used(1, None), "\x1b[2J\nall": used(1, None)})
     assert costs([rows([a_set("z", hostile)])["all", "z"]]).text().replace("\n", "").isprintable()
@@ -611,5 +611,5 @@ def test_validation_is_compared_with_test_by_the_scores_that_were_shown() -> Non
     assert [each["gap_mean"] for each in found] == pytest.approx([-0.25, 0.25, 2.0, 0.2])
     assert found[1]["gap_sem"] == pytest.approx(0.25) and found[3]["gap_sem"] is None
     text = report(list(rows([a_set("x", *runs)]).values()))
-    assert "scores shown" in text and "+2.000" in text and "positive: validation is better" in text
+    assert "scores shown" in text and "+2.000" in text and "positive: the validation score is better" in text
     assert "validation_gap" not in rows([a_set("y", rollout("a", 0, 0.5))])["all", "y"]

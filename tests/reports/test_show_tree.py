@@ -253,7 +253,7 @@ def test_the_top_says_how_a_search_began_and_ended() -> None:
     record["search"] |= {"taken_over": 3, "stopped": True, "ensemble": [4, 2]}
     shown = text(record, width=200)
     assert "began with 3 nodes of another graph\n" in shown and "ended early by the user\n" in shown
-    assert "handed in  the submissions of nodes 4, 2 together\n" in shown
+    assert "handed in  an ensemble of the submissions of nodes 4, 2\n" in shown
 
 
 def test_the_top_says_which_clock_and_by_which_scores() -> None:
