@@ -131,41 +131,22 @@ def test_the_values_of_the_header_are_broken_under_their_names() -> None:
 
 
 def test_paragraphs_are_broken_once_at_the_width() -> None:
-    """The author's lines, of 60 columns, are joined where they were full; lists, tables, short lines and code are not."""
-    words = [
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-    ]
-    prose = textwrap.fill(" ".join(words), 60)
-    message = f"{prose}\nshort line\nother line\n- {'item ' * 11}\n  more\n\n```\n{'x = 1; ' * 8}\ny = 2\n```\n"
+    """Full lines of the author are joined, of lists as well; short lines, tables and code are not."""
+    words = " ".join(["one two three four five six seven eight nine ten eleven twelve thirteen"] * 2)
+    prose = textwrap.fill(words, 60)
+    item = textwrap.fill(f"- {words}", 60, subsequent_indent="  ")
+    table = f"a  b{' ' * 50}c\nd  e{' ' * 50}f"
+    code = f"{'x = 1; ' * 8}\ny = 2"
     record = single()
-    record["messages"][0]["content"] = message
-    shown = section(text(record, width=44, full=True), 1).split("\n")
-    first = shown.index("user") + 1
-    once = textwrap.wrap(" ".join(words), 42)
-    assert [line.strip() for line in shown[first : first + len(once)]] == once
-    assert (
-        "  short line" in shown
-        and "  other line" in shown
-        and f"  {('x = 1; ' * 8).strip()}" in shown
-        and "  y = 2" in shown
-    )
+    record["messages"][0]["content"] = f"{prose}\nshort line\nother line\n{item}\n\n{table}\n\n```\n{code}\n```\n"
+    shown = section(text(record, width=44, full=True), 1)
+    for block, indent in ((prose, ""), (item, "  ")):
+        once = textwrap.fill(block.replace("\n  ", " ").replace("\n", " "), 42, subsequent_indent=indent)
+        assert textwrap.indent(once, "  ") in shown
+    assert "\n  short line\n  other line\n" in shown and f"\n  {code.splitlines()[0].strip()}\n  y = 2\n" in shown
+    assert "c d" not in shown
     wide = section(text(record, width=122, full=True), 1)
-    assert f"  {prose.split(chr(10))[0]}\n" in wide  # as its author broke it
+    assert textwrap.indent(prose, "  ") in wide and textwrap.indent(item, "  ") in wide  # as the author broke them
 
 
 def test_a_turn_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -22,14 +22,17 @@ LONGEST = 1000  # characters of a line
 TITLE = 60  # characters of a section's title
 CODE = (300, 100)  # first and last lines of a program
 WIDEST_WRAPPED = 200  # columns at which authors break their lines
+FULL = 0.8  # share of that width from which a line counts as full
 LONGEST_WRAPPED = 4000  # beyond, words are not looked for
 MOST_COLOURED = 50_000  # characters of a program; of more nothing has colours
 MOST_TOKENS = 2500  # of a program; what follows has no colours, for a token takes up to 25 µs
 LONGEST_GAP = 200  # blanks and line ends in a row, of which a lexer takes the square
 MOST_COMPARED = 1500  # lines
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_PROSE = re.compile(r"[\w(\"'`*](?!.*(?:  |\t|\|))")  # goes on a paragraph: no list, table or heading, no columns
-_BEGINS = re.compile(r"(?:[-*+] |\d+[.)] )?[\w(\"'`*](?!.*(?:  |\t|\|))")  # begins one, also as an item of a list
+_WORDS = r"[\w(\"'`*](?!.*(?:  |\t|\|))"  # words, not a heading, a table or columns
+_PROSE = re.compile(_WORDS)
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) +")
+_BEGINS = re.compile(rf"(?:{_ITEM.pattern})?{_WORDS}")  # a paragraph, also an item of a list
 _GAPS = re.compile(r"\s+")
 DIM, LABEL, GOOD, BAD, LOUD = "dim", "bold cyan", "green", "bold red", "bold white on red"
 
@@ -128,25 +131,24 @@ def block(
 def _rejoined(lines: Sequence[Marked | int], room: int) -> Iterator[Marked | int]:
     """The lines, those of a paragraph as one where its author broke it at a width that is larger than `room`.
 
-    A line was broken there if the first word of the next would not have fitted in the width of the longest line.
+    A line that is nearly as long as the longest counts as broken there; a template may have made it longer or shorter.
     """
-    prose = [each[0] for each in lines if not isinstance(each, int) and _PROSE.match(each[0]) and not each[1]]
+    prose = [each[0] for each in lines if not isinstance(each, int) and _BEGINS.match(each[0]) and not each[1]]
     widest = max((len(line) for line in prose if len(line) <= WIDEST_WRAPPED), default=0)
     paragraph: list[str] = []  # the author's lines
     for each in lines:
         text = "" if isinstance(each, int) or each[1] else each[0]
-        if paragraph and widest > room and _PROSE.match(text):
-            last, word = len(paragraph[-1]), text.split(" ", 1)[0]
-            if last <= widest < last + 1 + len(word):
-                paragraph.append(text)
-                continue
+        inner = text.lstrip() if paragraph and _ITEM.match(paragraph[0]) else text
+        if paragraph and widest > room and len(paragraph[-1]) >= FULL * widest and _PROSE.match(inner):
+            paragraph.append(text)
+            continue
         if paragraph:
-            yield " ".join(paragraph), False
+            yield " ".join([paragraph[0], *map(str.lstrip, paragraph[1:])]), False
         paragraph = [text] if _BEGINS.match(text) else []
         if not paragraph:
             yield each
     if paragraph:
-        yield " ".join(paragraph), False
+        yield " ".join([paragraph[0], *map(str.lstrip, paragraph[1:])]), False
 
 
 def _fenced(lines: Iterable[str]) -> list[bool]:
@@ -234,7 +236,8 @@ def _broken(line: str, width: int, words: bool) -> list[str]:
     if words and len(line) <= LONGEST_WRAPPED:
         import textwrap
 
-        indent = line[: len(line) - len(line.lstrip())][: width // 2]
+        item = _ITEM.match(line)
+        indent = " " * min(item.end() if item else len(line) - len(line.lstrip()), width // 2)
         return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False)
     if line.isascii():
         return [line[at : at + width] for at in range(0, len(line), width)]
