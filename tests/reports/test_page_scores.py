@@ -67,6 +67,14 @@ def test_the_scores_of_a_task_stand_beside_its_thresholds_and_baselines(lower: b
     assert list(by_task({"x": a_set("x", rollout("c", 0, 0.5)).runs})) == []  # nothing to measure by
 
 
+def test_of_many_baselines_the_caption_has_both_ends() -> None:
+    run = measured("a", 0, 0.5)
+    run["task"]["provenance"]["baselines"] = [{"name": f"b{at}", "score": 0.01 * at} for at in range(30)]
+    (figure,) = by_task({"x": a_set("x", run).runs})
+    assert "Baselines from the worst (30): b0 0 to b29 0.29." in figure.caption
+    assert len(figure.rows) == 1 + 4 + 30
+
+
 def test_of_many_tasks_the_first_have_a_figure_and_the_first_says_so() -> None:
     runs = [measured(f"t{task}", 0, 0.5) for task in range(MOST_TASKS + 5)]
     found = list(by_task({"x": a_set("x", *runs).runs}))

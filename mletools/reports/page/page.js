@@ -49,6 +49,12 @@
     return typeof value === "number" && String(value) !== formatted(value) ? String(value) : "";
   };
 
+  // a text that may be broken after _ - / and within long words
+  function breakable(text) {
+    const parts = text.match(/[^_\-/]{1,16}[_\-/]?|[_\-/]/g) || [];
+    return parts.flatMap((part, number) => number ? [document.createElement("wbr"), part] : [part]);
+  }
+
   const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
   const align = (name) => TEXT.has(name) ? "text" : "";
   const title = (name) => name === "human_rank" ? byId("rows").dataset.rank : name.replace(/_s$/, " s").replace(/_/g, " ");
@@ -81,9 +87,10 @@
       const line = element("tr", undefined, { "data-id": row[at.id], class: row[at.id] === current ? "here" : "" });
       for (const name of shown) {
         const medal = name === "medal" && row[at.medal] ? "medal " + row[at.medal] : "";
-        const cell = element("td", name === "id" ? "" : formatted(row[at[name]]),
+        const cell = element("td", undefined,
           { class: `${align(name)} ${medal}`.trim(), "data-label": title(name), title: whole(row, name) });
-        if (name === "id") cell.append(element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) }));
+        cell.append(...(name === "id" ? [element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) })]
+          : TEXT.has(name) ? breakable(formatted(row[at[name]])) : [formatted(row[at[name]])]));
         line.append(cell);
       }
       return line;

@@ -19,6 +19,7 @@ from .figure import FAINT, MEDALS, SERIES, TEXT, Cell, Figure, Point, curve, leg
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 MOST_TASKS = 20  # figures of tasks
 MOST_DOTS = 1000  # of a set
+MOST_NAMED = 8  # baselines of which a caption has all; the numbers have them anyway
 MARGIN = 0.12  # of the range of thresholds and baselines, on both sides
 WIDE = 20  # times the least: from there an axis is logarithmic
 TRIES = (("medal", "pass@k for a medal", "a medal"), ("valid", "pass@k for a valid submission", "a valid submission"))
@@ -107,10 +108,13 @@ def _strip(of: TaskScores, more: str) -> Figure:
         axes.set_xlabel(visible_line(f"{of.metric.partition(',')[0]}, right is better"))
 
     thresholds = ", ".join(f"{name} {number(value, '.4g')}" for name, value in of.thresholds.items())
-    baselines = ", ".join(f"{name} {number(value, '.4g')}" for name, value in of.worst_first)
+    ladder = of.worst_first
+    told = ladder if len(ladder) <= MOST_NAMED else [ladder[0], ladder[-1]]
+    baselines = (", " if told == ladder else " to ").join(f"{name} {number(value, '.4g')}" for name, value in told)
     caption = "Valid scores, a dot per rollout."
     caption += f" Lines: {thresholds}." if thresholds else ""
-    caption += f" Baselines from the worst: {baselines}." if baselines else ""
+    count = "" if told == ladder else f" ({len(ladder)})"
+    caption += f" Baselines from the worst{count}: {baselines}." if baselines else ""
     caption += f" Beyond the axis: {beyond}, drawn as arrows at its end." if beyond else ""
     rows: list[tuple[Cell, ...]] = [
         (label, len(scores), *(sorted(scores, reverse=of.lower)[at] for at in (0, -1)), statistics.median(scores))
