@@ -9,7 +9,7 @@ from shown_rollouts import EXECUTION
 
 from mletools.reports.page.figure import Figure, inline, log_ticks
 from mletools.reports.page.figures import figures
-from mletools.reports.page.scores import MOST_TASKS, by_cost, by_task, by_tries, passes
+from mletools.reports.page.scores import MOST_DOTS, MOST_TASKS, by_cost, by_task, by_tries, passes
 
 pytest.importorskip("matplotlib", reason="needs the [report] extra")
 THRESHOLDS = {"median": 0.5, "bronze": 0.6, "silver": 0.7, "gold": 0.8}
@@ -73,6 +73,13 @@ def test_of_many_baselines_the_caption_has_both_ends() -> None:
     (figure,) = by_task({"x": a_set("x", run).runs})
     assert "Baselines from the worst (30): b0 0 to b29 0.29." in figure.caption
     assert len(figure.rows) == 1 + 4 + 30
+
+
+def test_large_sets_are_thinned_and_the_caption_says_so() -> None:
+    runs = [measured("a", at, 0.3 + 0.0001 * at) for at in range(MOST_DOTS + 1)]
+    (figure,) = by_task({"x": a_set("x", *runs).runs})
+    assert f"a dot per rollout, at most {MOST_DOTS} of a set." in figure.caption
+    assert inline(figure).count("<use ") < MOST_DOTS
 
 
 def test_of_many_tasks_the_first_have_a_figure_and_the_first_says_so() -> None:

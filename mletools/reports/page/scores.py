@@ -86,14 +86,15 @@ def _strip(of: TaskScores, more: str) -> Figure:
     beyond = sum(not low <= score <= high for some in of.scores.values() for score in some)
 
     def draw(axes: Any) -> None:
-        for row, (_, scores) in enumerate(of.scores.items()):
-            for at, score in enumerate(scores):
-                shift = 0.2 * ((at % 5) / 2 - 1)
-                marker = "<" if score < low else ">" if score > high else "o"
-                marker = {"<": ">", ">": "<"}.get(marker, marker) if of.lower else marker  # the axis is turned round
-                inside = min(max(score, low), high)
-                colour = SERIES[row % len(SERIES)]
-                axes.plot([inside], [row + shift], marker, color=colour, markersize=4.5, alpha=0.75, clip_on=False)
+        below, above = (">", "<") if of.lower else ("<", ">")  # the axis is turned round
+        for row, scores in enumerate(of.scores.values()):
+            dots: dict[str, list[tuple[float, float]]] = {}
+            for at, score in enumerate(scores[:: -(-len(scores) // MOST_DOTS)]):
+                marker = below if score < low else above if score > high else "o"
+                dots.setdefault(marker, []).append((min(max(score, low), high), row + 0.2 * ((at % 5) / 2 - 1)))
+            settings: dict[str, Any] = {"color": SERIES[row % len(SERIES)], "markersize": 4.5, "alpha": 0.75}
+            for marker, places in dots.items():
+                axes.plot(*zip(*places, strict=True), marker, clip_on=False, **settings)
         rows = [clipped(label, 20) for label in of.scores]
         if of.baselines:
             values = list(of.baselines.values())
@@ -111,7 +112,8 @@ def _strip(of: TaskScores, more: str) -> Figure:
     ladder = of.worst_first
     told = ladder if len(ladder) <= MOST_NAMED else [ladder[0], ladder[-1]]
     baselines = (", " if told == ladder else " to ").join(f"{name} {number(value, '.4g')}" for name, value in told)
-    caption = "Valid scores, a dot per rollout."
+    most = f", at most {MOST_DOTS} of a set" if max(map(len, of.scores.values())) > MOST_DOTS else ""
+    caption = f"Valid scores, a dot per rollout{most}."
     caption += f" Lines: {thresholds}." if thresholds else ""
     count = "" if told == ladder else f" ({len(ladder)})"
     caption += f" Baselines from the worst{count}: {baselines}." if baselines else ""
