@@ -274,6 +274,9 @@ class Summary(TypedDict):
     """"mixed" where rules differ; null without rollouts."""
 
     human_rank_rule: str | None
+    ranked_against: NotRequired[Literal["people", "baselines", "both"]]
+    """Whose scores the leaderboards hold; absent without leaderboards, and in older records."""
+
     valid: Share
     """Share of runs with a valid submission."""
 
@@ -452,5 +455,8 @@ class Comparison(TypedDict):
     """Runs missing in tasks that the set did run."""
 
     missing_policy: Literal["invalid", "ignore", "error"]
+    ranked_against: NotRequired[Literal["people", "baselines", "both"]]
+    """By human-rank: whose scores the leaderboards hold."""
+
     revealed: Annotated[list[Count], Meta(min_length=2, max_length=2)]
     """Rollouts whose agent was shown test scores."""

@@ -811,8 +811,8 @@ class RolloutBody(TypedDict):
     """true: the agent was shown scores on the test answers (default false)."""
 
     stop_reason: StopReason
-    """Length: the one answer was cut off, or the tokens of the episode are used up; format: it cannot be read;
-    timeout: of the episode; budget: USD; asked: a state, from which other work begins."""
+    """Length: the one answer was cut off, or the tokens of the episode are used up; format: it is
+    not in the required form, though a program may have been read; timeout: of the episode; budget: USD; asked: a state, from which other work begins."""
 
     plan: NotRequired[str]
     """Scaffold single: the text ahead of the program."""

@@ -50,6 +50,16 @@ WRITERS = {
     "summary": "mle-report --json",
     "comparison": "mle-report --compare --json",
 }
+# What a record is called, and which commands take it.
+NAMES = {
+    "task": ("a task", "mle-rollout takes tasks, and mle-show shows them"),
+    "rollout": ("a rollout", "mle-sandbox, mle-grade, mle-filter, mle-report and mle-show take rollouts"),
+    "verdict": ("a verdict on one submission", "no command takes it"),
+    "train_step": ("a training step", "mle-report takes it as --train-steps, and mle-show shows it"),
+    "reject": ("a rejected line", "mle-report --html takes it as --tasks"),
+    "summary": ("a summary of a report", "no command takes it"),
+    "comparison": ("a comparison of a report", "no command takes it"),
+}
 # Of the fields that are added to a rollout, by their first name.
 LATER_WRITERS = {
     "instrument": "mle-instrument",
@@ -74,9 +84,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
     """RecordError unless `record` is a valid record of one of `kinds`, and all places that it names lie below --data."""
     kind = record.get("kind")
     if kind not in kinds:
-        wanted = " or ".join(kinds)
-        writer = " or ".join(WRITERS[k] for k in kinds)
-        raise RecordError(f"no {wanted} record (kind is {kind!r}): {writer} writes such records")
+        raise RecordError(_wrong_kind(record, kinds))
     try:
         convert(record, KINDS[kind])
     except msgspec.ValidationError as error:
@@ -94,6 +102,19 @@ def check(record: AnyRecord, *kinds: str) -> None:
     if kind == "rollout":
         _check_grades(cast(Rollout, record))
     check_places(record)
+
+
+def _wrong_kind(record: AnyRecord, kinds: Sequence[str]) -> str:
+    """What the record is in place of `kinds`, and which command takes it or writes what is wanted."""
+    kind = record.get("kind")
+    wanted = " or ".join(NAMES[each][0] for each in kinds)
+    if isinstance(kind, str) and kind in NAMES:
+        name, takers = NAMES[kind]
+        return f"this is {name}, not {wanted}: {takers}"
+    if kind is None and "messages" in record:
+        return f"this is a conversation (messages without a kind), not {wanted}: mle-train-sft takes it"
+    writer = " or ".join(WRITERS[each] for each in kinds)
+    return f"no {' or '.join(kinds)} record (kind is {kind!r}): {writer} writes such records"
 
 
 def check_conversation(record: AnyRecord) -> None:

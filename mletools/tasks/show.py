@@ -42,7 +42,7 @@ def show(task: Task, folder: Path, room: int | None = None) -> str:
         *(line for name in _mutations(provenance) for line in _folded(f"  {name}", room)),
         "",
         "Baselines on the hidden test set, and the thresholds",
-        *_ladder(task),
+        *ladder(task),
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,7 +103,7 @@ def _mutations(provenance: Provenance) -> Iterator[str]:
         yield f"mutation {name}{shown}" + (f": {each['effect']}" if each.get("effect") else "")
 
 
-def _ladder(task: Task) -> Iterator[str]:
+def ladder(task: Task) -> Iterator[str]:
     """A line for each baseline and threshold from worst to best, with a bar between the worst and the best of them."""
     sign = -1 if task["metric"]["lower_is_better"] else 1
     rungs = [(entry["name"], entry["score"]) for entry in task["provenance"].get("baselines", [])]

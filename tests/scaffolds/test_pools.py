@@ -416,7 +416,9 @@ def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", rollout("a"), {"kind": "task"})
     with pytest.raises(RecordError) as error:
         PreviousPool.read([path])
-    assert str(error.value) == f"{path}:2: no rollout record (kind is 'task'): mle-rollout writes such records"
+    assert (
+        str(error.value) == f"{path}:2: this is a task, not a rollout: mle-rollout takes tasks, and mle-show shows them"
+    )
     path.write_text("{")
     with pytest.raises(ToolError, match=r"r\.jsonl:1: the last line has no end"):
         PreviousPool.read([path])
