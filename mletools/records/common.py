@@ -35,15 +35,18 @@ class LineageEntry(TypedDict):
     seed: int
 
 
+Lineage = Annotated[
+    list[LineageEntry], Meta(description="One entry per command that worked on the record, oldest first.")
+]
+
+
 class Reject(TypedDict):
     """An input line that could not be processed."""
 
     kind: Literal["reject"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     source: str
     line_number: Positive
     reason: str

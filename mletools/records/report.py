@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, LineageEntry, NonNegative, Positive, Share
+from .common import Count, Id, Lineage, NonNegative, Positive, Share
 
 StandardError = Annotated[
     float | None,
@@ -225,9 +225,7 @@ class Summary(TypedDict):
     kind: Literal["summary"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: str
     """A task's id, or "all": then a mean is over tasks, each with the same weight. The same of a part of the tasks: low,
     medium, high (--complexity), "trained on", "held out" (--trained)."""
@@ -404,9 +402,7 @@ class Comparison(TypedDict):
     kind: Literal["comparison"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     first: str
     second: str
     by: Literal["reward", "score", "normalised", "human-rank", "medal", "valid"]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, JsonValue, LineageEntry, LongText, Name, NonNegative, Positive, Share
+from .common import Count, Id, JsonValue, Lineage, LongText, Name, NonNegative, Positive, Share
 from .task import Task, Thresholds
 
 CellStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
@@ -739,9 +739,7 @@ class RolloutHead(TypedDict):
     kind: Literal["rollout"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: Task
     group: Name
     """The rollouts of one group answer the same prompt: their rewards are compared."""
@@ -848,9 +846,7 @@ class VerdictHead(TypedDict):
     kind: Literal["verdict"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: str
     """The task's id."""
 

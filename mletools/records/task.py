@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, JsonValue, LineageEntry, Name, NonNegative, Positive
+from .common import Count, Id, JsonValue, Lineage, Name, NonNegative, Positive
 
 Parse = Literal["number", "label", "text", "tokens", "tagset", "ranked", "order", "rle", "spans", "boxes"]
 Extra = Literal["ignore", "refuse"]
@@ -280,9 +280,7 @@ class TaskHead(TypedDict):
     kind: Literal["task"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     name: Name
     description: str
     """Markdown; the same text as public/description.md."""
@@ -368,7 +366,7 @@ class WrittenTask(AnswersFormat, total=False):
     """Fields of a task record, written by a person; all may be absent."""
 
     id: str
-    lineage: list[LineageEntry]
+    lineage: Lineage
     name: str
     description: str
     modality: str

@@ -60,8 +60,8 @@ def save(
         (partial / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False) + "\n")
         for root, _, files in os.walk(partial):
             for name in files:
-                _sync(Path(root, name))
-            _sync(Path(root))
+                sync(Path(root, name))
+            sync(Path(root))
     if final.exists():
         before = _set_aside(final)
         os.rename(partial, final)
@@ -87,7 +87,7 @@ def _point(out: Path, name: str, target: str) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(target)
     os.replace(link, out / name)
-    _sync(out)
+    sync(out)
 
 
 def load_latest(out: Path) -> Path | None:
@@ -184,7 +184,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
