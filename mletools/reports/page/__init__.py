@@ -156,7 +156,7 @@ def packed(value: Any) -> str:
 def piece(rollout: Rollout, full: bool = False) -> str:
     """The HTML of one valid rollout record: the lines of mle-show, its headings as sections, its styles as classes.
 
-    full: texts are not cut.
+    The first heading is "summary": the viewer has the rollout's id above it. full: texts are not cut.
     """
     from markupsafe import escape
 
@@ -166,13 +166,15 @@ def piece(rollout: Rollout, full: bool = False) -> str:
         small = f" <small>{escape(after)}</small>" if after else ""
         return f"<details open><summary>{escape(title)}{small}</summary><pre{attributes}>{text}</pre></details>"
 
-    sections = []
+    sections = list[str]()
     for section in show.sections(rollout, view):
         lines = list(section.lines)
         while lines and not lines[-1].plain:
             lines.pop()
         after = visible_line(section.after).strip("─ ")
-        sections.append(details(section.name.strip("─ "), after, "".join(written(lines))))
+        title = section.name.strip("─ ") if sections else "summary"
+        of = "" if sections else f' data-rollout="{escape(visible_line(rollout["id"]))}"'
+        sections.append(details(title, after, "".join(written(lines)), of))
     if is_search(rollout):
         tree = "".join(written(show.graph(rollout, view, Progress.ended(rollout).standing())))
         sections.insert(1, details("exploration graph", "", tree, TREE))

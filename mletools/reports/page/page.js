@@ -7,6 +7,7 @@
   const at = Object.fromEntries(COLUMNS.map((name, number) => [name, number]));
   let shown = COLUMNS.filter((name) => name !== "block" && name !== "place");
   const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "reading", "filter"]);
+  const LONG = new Set(["set", "task", "policy", "filter"]);  // may be broken anywhere
   const MEDALS = { gold: 3, silver: 2, bronze: 1 };
   const VERDICTS = ["valid", "invalid", "any", "gold", "silver", "bronze"];
   const PAGE = 100;
@@ -90,7 +91,7 @@
         const cell = element("td", undefined,
           { class: `${align(name)} ${medal}`.trim(), "data-label": title(name), title: whole(row, name) });
         cell.append(...(name === "id" ? [element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) })]
-          : TEXT.has(name) ? breakable(formatted(row[at[name]])) : [formatted(row[at[name]])]));
+          : LONG.has(name) ? breakable(formatted(row[at[name]])) : [formatted(row[at[name]])]));
         line.append(cell);
       }
       return line;
