@@ -1,4 +1,4 @@
-"""Write docs/cli.md from every command's --help, or with --check compare only."""
+"""Write docs/cli.md from every command's --help-all, or with --check compare only."""
 
 import subprocess
 import sys
@@ -6,12 +6,13 @@ from pathlib import Path
 
 from mletools.grading.metrics import METRICS
 from mletools.scaffolds import IN_TURNS
+from mletools.shell import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cli.md"
 INTRO = """# Commands
 
-<!-- made by docs/make_cli.py, the options from --help -->
+<!-- made by docs/make_cli.py, the options from --help-all -->
 
 | command | reads | does | writes |
 |---|---|---|---|
@@ -26,7 +27,7 @@ INTRO = """# Commands
 | `mle-train-grpo` | rollouts | trains a policy on the rewards by reinforcement learning | train steps |
 | `mle-export` | tasks, rollouts | writes them as others read them: tasks as Harbor folders, rollouts as ATIF trajectories, messages or preference pairs ([export](export.md)) | folders; their lines |
 | `mle-classify-ideas` | rollouts | classifies each idea of an ideator, and whether it helped | rollouts, a table |
-| `mle-show` | rollouts | prints one rollout for a reader: turns, code with diffs, output, grade, cost | text |
+| `mle-show` | rollouts | prints one rollout, human-readable: turns, code with diffs, output, grade, cost | text |
 | `mle-report` | rollouts | compares sets: valid, medals, human rank, reward and score with SEM and intervals; two sets paired by task; `--follow` watches a running pipe | tables; a page (`--html`), figures (`--plots`) |
 
 All commands follow the same rules. They read files or standard input. `-o FILE` appears only when it is complete, and
@@ -34,41 +35,23 @@ only `--force` replaces it. `--resume` continues after a kill. `--dry-run` check
 server, sandbox or file. `-j` never changes a result. `| head` ends the pipe quietly. The tool's own failures exit with
 code 1; agents' failures are records. A pipe fails at its end when any of its commands failed or was killed, with and
 without `pipefail` ([streams](records.md#streams)). [fields.md](fields.md) lists every field,
-[cookbook.md](cookbook.md) does ten real jobs as pipes.
+[cookbook.md](cookbook.md) does ten real jobs as pipes. `--help` shows a command's usual options, `--help-all` all of them.
 
-Shell completion covers the options, choices and files of every command; each command has a man page:
+`mle` lists the commands, and `mle grade` is the same as `mle-grade`. Shell completion covers the options, choices and files of
+every command; each command has a man page:
 
 <!-- not run: writes into your home; tests/commands/test_shell.py runs both -->
 ```sh
-python -m mletools.shell completion bash >> ~/.bashrc    # or zsh, fish
-python -m mletools.shell man && man mle-rollout    # with pip install 'mletools[man]'
+mle completion bash >> ~/.bashrc    # or zsh, fish
+mle man && man mle-rollout          # with pip install 'mletools[man]'
 ```
 """
-ORDER = [
-    "gen-task",
-    "import",
-    "rollout",
-    "instrument",
-    "sandbox",
-    "grade",
-    "filter",
-    "train-sft",
-    "train-grpo",
-    "report",
-    "show",
-    "classify-ideas",
-    "export",
-]
 
 
 def page() -> str:
-    """The whole page; ORDER must list every command in bin/."""
-    names = [f"mle-{name}" for name in ORDER]
-    assert sorted(names) == sorted(path.name for path in (ROOT / "bin").iterdir()), (
-        "docs/make_cli.py: ORDER is not bin/"
-    )
+    """The whole page."""
     parts = [INTRO.replace("{METRICS}", str(len(METRICS)))]
-    for name in names:
+    for name in NAMES:
         parts.append(f"\n## {name}\n\n```text\n{help_of(name)}\n```\n")
         if name == "mle-gen-task":
             section = options_of(help_of(name, "--source", "llm"), "Roles (--source llm):")
@@ -81,9 +64,9 @@ def page() -> str:
 
 
 def help_of(name: str, *args: str) -> str:
-    """The text of `name ... --help`."""
-    line = [str(Path(sys.executable).parent / name), *args, "--help"]
-    environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin"}
+    """The text of `name ... --help-all`."""
+    line = [sys.executable, str(ROOT / "bin" / name), *args, "--help-all"]
+    environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     return subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout.rstrip()
 
 
@@ -97,6 +80,6 @@ def options_of(text: str, heading: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page():
-            sys.exit("docs/cli.md differs from --help: run `make docs`")
+            sys.exit("docs/cli.md differs from --help-all: run `make docs`")
     else:
         PAGE.write_text(page())

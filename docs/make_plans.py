@@ -33,7 +33,7 @@ variables are those of the run itself, so what was planned is what `make SIZE=pa
 | `SERVERS` | servers that run all the time on this machine, `URL=CARDS` or `URL=CARDS@SHARE` |
 | `CONTEXT` | vLLM's `--max-model-len`; a longer one than the configuration's is made by `examples/yarn.py`, whose folder is `POLICY` |
 | `LORA_RANK`, `MICRO_TOKENS` | an adapter in place of what the paper trains; tokens of a micro-batch |
-| `HOST_GB`, `CORES`, `JOBS`, `MEMORY`, `THREADS` | the machine's memory and cores (default: 250 GB and 16 cores a card), and what programs get of it |
+| `HOST_GB`, `CORES`, `JOBS`, `MEMORY`, `THREADS` | the machine's memory and cores (default: 250 GB and 16 cores per card), and what programs get of it |
 | `PROGRAM_SECONDS`, `PRICES` | of the plan alone: how long a program takes, and a file with prices |
 
 **What the numbers are.** The trainer's memory is the estimate of its `--dry-run` ([gpu.md](gpu.md)), with one row of the

@@ -26,9 +26,9 @@ trained on the true scores of their programs (SandMLE). Tasks have three sources
 - **real tables** (`--source tables`): [real-tables.md](real-tables.md). Their answers are public: use them as held-out
   tasks, and train on the others.
 
-`mle-gen-task --describe tasks.jsonl` prints tasks for a reader, with the rule and the ladder of baselines.
-[examples/tasks](../examples/tasks) holds finished tasks, generated in examples/ by `mle-gen-task -n 7 --samples 50-60
---seed 1 -o tasks/tasks.jsonl`.
+`mle-gen-task --describe tasks.jsonl` prints a human-readable description of tasks, with the rule and the ladder of
+baselines. [examples/tasks](../examples/tasks) holds finished tasks, generated in examples/ by `mle-gen-task -n 7
+--samples 50-60 --seed 1 -o tasks/tasks.jsonl`.
 
 ## From a seed to a task
 
@@ -53,7 +53,8 @@ trained on the true scores of their programs (SandMLE). Tasks have three sources
    forests and boosting, on a half or a third of the rows or on all, and blends of them. Some use the features of a
    quick standard pipeline, some the *right* features: the relevant factors as the best measurement recovers them. Their
    scores are `private/leaderboard.csv`; its medals (MLE-bench's rule for that many teams) and its median are the
-   thresholds. Thresholds are therefore earned, not declared.
+   thresholds. Thresholds are therefore earned, not declared. No people are behind them: the `human_rank` of a generated
+   task is a rank among baselines.
 8. Keep the **ladder** (`provenance.baselines`), the baselines with a meaning: dummy, best constant, linear, tuned
    ensemble, one feature alone, right features, and the ceiling, which knows the rule but not the noise.
 9. Run the checks below and a standard solution in the sandbox, and write the task. A draft that fails anywhere is
@@ -133,8 +134,9 @@ def page() -> str:
         "`mle-filter --split train=0.8,validation=0.1,test=0.1 --part NAME` writes one part; a call for each part divides tasks,",
         "or rollouts by their task, without overlap. A task's part depends on its id and `--seed` alone: it stays when tasks are",
         "added, and a file of tasks and the rollouts on them are divided alike. The shares therefore hold on average, not",
-        "exactly: of ten tasks a part of 0.1 has none in a third of all seeds, which is an error. For an exact number use",
-        "`--sample N`.",
+        "exactly: of ten tasks a part of 0.1 has none in a third of all seeds, which is an error. `--exact` holds the input and",
+        "gives each part its share of it: of ten tasks 8, 1 and 1. A task that is added may then move others, and a file of",
+        "rollouts is divided like its tasks only where it has rollouts on all of them. For a number of records use `--sample N`.",
         "",
         "## Checks",
         "",

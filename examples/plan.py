@@ -65,7 +65,7 @@ def by_text(pairs: Iterable[tuple[str, str]], begin: str) -> Iterator[str]:
 
 
 def page(stages: Sequence[Stage], machine: Machine) -> Iterator[str]:
-    """Lines for people."""
+    """Human-readable lines."""
     yield (
         f"{machine.cards} x {machine.card_gb:.0f} GB, {machine.host_gb:.0f} GB of memory, {machine.cores} cores; "
         f"prices of genai-prices {version('genai-prices')}; hours, tokens and USD at most"

@@ -19,7 +19,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# a short prompt and short answers: the policy has a million weights
+# a short prompt and short answers: the policy has a million parameters
 SAMPLE := --prompt single-brief --max-tokens 300 --engine-batch 256
 LIMITS := --timeout 20 --memory-size 1024
 

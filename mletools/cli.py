@@ -6,13 +6,14 @@ descriptor 1 is reserved for them before anything else runs, and the output of l
 """
 
 import contextlib
+import inspect
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import click
 
@@ -25,7 +26,11 @@ from .base.visible import visible
 from .cli_options import COMMON, Folder, Option, OutputFile
 from .run import DryRunEnds, Run
 
-__all__ = ["Command", "Line", "Option", "Run", "command"]
+__all__ = ["Command", "Extension", "Line", "Option", "Run", "command"]
+
+
+_ALL = f"{__name__}.all"  # in a context's notes: --help-all is asked for
+_USUAL = {"--output", "--resume", "--jobs", "--help-all"}  # of the shared options
 
 
 class _Stopped(BaseException):
@@ -132,6 +137,9 @@ def _execute(
             run.before_message()
         code = _fail(name, error, params["verbose"])
     if code:
+        if code > 128 and code != 141:
+            with contextlib.suppress(ToolError, OSError):
+                run.interrupted()
         if code != 141 and not (code > 128 and run.endless):  # an endless run ends by a signal
             run.abandon()
         # Do not wait for threads that are blocked on the input or on a server.
@@ -141,23 +149,28 @@ def _execute(
     return code
 
 
+class Extension(NamedTuple):
+    """options: those that depend on the others, from the whole command line; hint: the error message for an unknown one."""
+
+    options: Callable[[list[str]], list[Option]]
+    hint: Callable[[str], str | None]
+
+
 class Command(click.Command):
     """A click command that owns the process: its exit codes and standard output.
 
-    writes_text: its output is for people, not for a command of ours. extended: the options that depend on the others,
-    from the whole command line. hint: the error message for an unknown option, or None.
+    writes_text: its output is human-readable, not for a command of ours.
     """
 
     writes_text = False
-    extended: Callable[[list[str]], list[Option]] | None = None
-    hint: Callable[[str], str | None] | None = None
+    extended: Extension | None = None
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if self.extended is not None:
             fixed = [param for param in self.params if not getattr(param, "extends", False)]
             own = next((at for at, param in enumerate(fixed) if getattr(param, "heading", "") == COMMON), len(fixed))
             try:
-                more = self.extended(args)
+                more = self.extended.options(args)
             except ToolError as error:
                 raise click.UsageError(visible(str(error)), context) from None
             flags = {flag for param in fixed for flag in (*param.opts, *param.secondary_opts)}
@@ -171,24 +184,53 @@ class Command(click.Command):
             return super().parse_args(context, args)
         except click.UsageError as error:
             hint = None
-            if isinstance(error, click.NoSuchOption) and self.hint is not None:
-                hint = self.hint(error.option_name)
+            if isinstance(error, click.NoSuchOption) and self.extended is not None:
+                hint = self.extended.hint(error.option_name)
+            if isinstance(error, click.NoSuchOption) and error.option_name == "--data":
+                hint = f"{self.name} has no --data: it needs no files of tasks"
             # it may hold names of files, which a shell has filled in
             raise click.UsageError(visible(hint or error.format_message()), context) from None
 
+    def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description; where options are left out, without the paragraphs of prose between first and last."""
+        if not self.help or not self._left_out(context):
+            return super().format_help_text(context, formatter)
+        parts = inspect.cleandoc(self.help).split("\n\n")
+        kept = [part for at, part in enumerate(parts) if at in (0, len(parts) - 1) or part.startswith("\b")]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join(kept))
+
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options under their headings, in the order of declaration; the common ones last."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        """Write the options under their headings, in the order of declaration; the common ones last.
+
+        Where some are left out, the rest is under one heading, but for those that depend on others.
+        """
+        left_out = self._left_out(context)
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []} if left_out else {}
         for param in self.get_params(context):
             row = param.get_help_record(context)
-            if row is not None and isinstance(param, click.Option):
-                shared = not isinstance(param, Option)  # --version and --help
-                sections.setdefault(COMMON if shared else getattr(param, "heading", "") or "Options", []).append(row)
+            if row is None or not isinstance(param, click.Option) or param in left_out:
+                continue
+            heading = (param.heading or "Options") if isinstance(param, Option) else COMMON  # --version and --help
+            extends = isinstance(param, Option) and param.extends
+            sections.setdefault("Options" if left_out and not extends else heading, []).append(row)
         common = sections.pop(COMMON, [])
         for heading, rows in [*sections.items(), (COMMON, common)]:
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(left_out)} more options, and the details: {self.name} --help-all")
+
+    def _left_out(self, context: click.Context) -> list[click.Option]:
+        """The options that this help leaves to --help-all."""
+        own = [param for param in self.get_params(context) if isinstance(param, Option)]
+        if context.meta.get(_ALL) or all(param.usual for param in own):
+            return []
+        shared = [param for param in self.get_params(context) if param.name == "version"]
+        return [*shared, *(param for param in own if not param.usual)]  # type: ignore[list-item]
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         open_missing()
@@ -206,6 +248,13 @@ class Command(click.Command):
             if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
                 os._exit(141)
             raise
+
+
+def _help_all(context: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        context.meta[_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -229,16 +278,17 @@ def command(
     data: bool = False,
     own_resume: bool = False,
     writes: Literal["records", "text", "text or folder"] = "records",
-    extended: Callable[[list[str]], list[Option]] | None = None,
-    hint: Callable[[str], str | None] | None = None,
+    usual: Collection[str] | None = None,
+    extended: Extension | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make `body(run, **options)` a command with the shared options it asks for.
 
     inputs: takes FILES, --rejects and --max-rejects; jobs: -j and -k; data: --data/MLE_DATA; own_resume: --resume also
-    concerns a folder of the command and works without -o; writes: records, text for people or for other programs, or text
-    or a folder (-o); extended, hint: see Command.
+    concerns a folder of the command and works without -o; writes: records, text (human-readable, or for other
+    programs), or text or a folder (-o); usual: the command's own options that --help shows, where there are many
+    (default: all are shown).
     """
-    where = "the run in OUT (and -o FILE)" if own_resume else "the -o FILE of a killed run"
+    where = "the run in RUN_DIR (and -o FILE)" if own_resume else "the -o FILE of a killed run"
     added: list[Any] = [click.version_option(__version__, message="%(prog)s %(version)s")]
     if inputs:
         added.append(click.argument("files", nargs=-1, type=click.Path()))
@@ -262,6 +312,8 @@ def command(
     added.append(_option("--dry-run", is_flag=True, help="Check options and input, print the planned work, and exit."))
     added.append(_option("-q", "--quiet", is_flag=True, help="Print no progress and no summary."))
     added.append(_option("-v", "--verbose", is_flag=True, help="Print tracebacks."))
+    all_help = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _help_all}
+    added.append(_option("--help-all", help="Show all options and exit.", **all_help))
 
     def decorate(body: Callable[..., None]) -> click.Command:
         own = list(getattr(body, "__click_params__", []))
@@ -283,7 +335,12 @@ def command(
             wrapped = add(wrapped)
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         result: Command = click.command(name, cls=Command, context_settings=settings)(wrapped)
-        result.writes_text, result.extended, result.hint = writes != "records", extended, hint
+        result.writes_text, result.extended = writes != "records", extended
+        if usual is not None:
+            assert not (unknown := set(usual).difference(flag for param in own for flag in param.opts)), unknown
+            for param in result.params:
+                if isinstance(param, Option):
+                    param.usual = bool({*usual, *_USUAL}.intersection(param.opts))
         result.params.sort(key=lambda param: param not in own)  # the command's own options first
         # A command may declare its own --seed; a run keeps it as well.
         shared_names = {"seed", *(param.name for param in result.params if param not in own and param.name)}

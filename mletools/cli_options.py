@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from click.core import ParameterSource
 
+from .base.nearest import did_you_mean
 from .base.options import Declaration, declarations, parsed
 from .base.streams import is_stream
 
@@ -23,11 +24,16 @@ COMMON = "Common"
 
 
 class Option(click.Option):
-    """An option with its heading in the help. `machine`: see base.options."""
+    """An option with its heading in the help. An error names the variable only where the value came from there. `machine`: see base.options; `usual`: --help shows it, not only --help-all."""
 
     def __init__(self, names: Sequence[str], heading: str = "", machine: bool = False, **settings: Any):
         super().__init__(names, **settings)
-        self.heading, self.machine, self.extends = heading, machine, False
+        self.heading, self.machine, self.extends, self.usual = heading, machine, False, True
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        hint = super().get_error_hint(ctx)
+        given = ctx is not None and self.name and ctx.get_parameter_source(self.name) is ParameterSource.COMMANDLINE
+        return hint.partition(" (env var")[0] if given else hint
 
 
 class Url(click.ParamType[Any]):
@@ -39,6 +45,29 @@ class Url(click.ParamType[Any]):
         if not re.match(r"https?://[^/\s]+\S*$", value):
             self.fail(f"{value!r} is no URL such as http://localhost:8000/v1", param, ctx)
         return value
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds, also as 90s, 5m or 1h; its bounds are those of FloatRange."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str):
+            found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smh])\s*", value)
+            if found:
+                value = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+        try:
+            value = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number of seconds, nor a time such as 90s, 5m or 1h", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Choice(click.Choice[str]):
+    """One of several texts; an error names the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        message = super().get_invalid_choice_message(value, ctx)
+        return message.removesuffix(".") + (did_you_mean(str(value), map(str, self.choices)) or ".")
 
 
 class OutputFile(click.Path):
@@ -121,7 +150,8 @@ def click_option(name: str, declared: Declaration, heading: str) -> Option:
     value_type, several = _value_type(declared.type)
     settings: dict[str, Any] = {
         "help": declared.help or None,
-        "metavar": declared.metavar or {int: "N", float: "X"}.get(value_type),
+        "metavar": declared.metavar
+        or ("S|5m|1h" if declared.kind == "seconds" else {int: "N", float: "X"}.get(value_type)),
         "envvar": declared.envvar,
         "show_envvar": declared.envvar is not None,
         "required": declared.required,
@@ -158,17 +188,17 @@ def _value_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def _click_type(value_type: Any, declared: Declaration) -> Any:
-    if declared.kind is not None:
+    if declared.kind is not None and declared.kind != "seconds":
         return _KINDS[declared.kind]
     if declared.read is not None:
         return str
     if declared.choices or get_origin(value_type) is Literal:
-        return click.Choice(declared.choices or get_args(value_type))
+        return Choice(declared.choices or get_args(value_type))
     low = declared.at_least if declared.above is None else declared.above
     high = declared.at_most if declared.below is None else declared.below
-    if low is None and high is None:
+    if low is None and high is None and declared.kind is None:
         return value_type
-    number_range: Any = click.IntRange if value_type is int else click.FloatRange
+    number_range: Any = Seconds if declared.kind else click.IntRange if value_type is int else click.FloatRange
     return number_range(low, high, min_open=declared.above is not None, max_open=declared.below is not None)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import select
+import stat
 import sys
 import textwrap
 import threading
@@ -30,6 +31,25 @@ if TYPE_CHECKING:
     from .records.task import Task
     from .records.training import TrainStep
 
+NOUNS = (
+    "records",
+    "rollouts",
+    "tasks",
+    "trials",
+    "groups",
+    "steps",
+    "turns",
+    "ideas",
+    "folders",
+    "nodes",
+    "answers",
+    "rewards",
+    "requests",
+    "submissions",
+    "fallbacks",
+    "epochs",
+)  # in counts
+
 R = TypeVar("R", bound=AnyRecord)
 Work = Callable[["Rollout"], "Rollout"]
 Watch = Callable[["Rollout"], None]
@@ -40,7 +60,7 @@ class DryRunEnds(BaseException):
 
 
 class Run:
-    """One run of a command. `writes_text`: its output is for people; `endless`: its pipe has no end (--forever)."""
+    """One run of a command. `writes_text`: its output is human-readable; `endless`: its pipe has no end (--forever)."""
 
     def __init__(self, name: str, params: JsonObject, options: JsonObject, stdout: int, text: bool = False):
         self.name, self.options, self._stdout, self.writes_text = name, options, stdout, text
@@ -142,6 +162,12 @@ class Run:
         return None if self._stream is None else terminal_columns(self._stream)
 
     @property
+    def reader_columns(self) -> int | None:
+        """The width at which text is read: of the terminal, and of a pipe (`| less`) that of standard error; or None."""
+        piped = self._stream is not None and stat.S_ISFIFO(os.fstat(self._stream).st_mode)
+        return terminal_columns(2) if piped else self.terminal_columns
+
+    @property
     def terminal_lines(self) -> int | None:
         """The height of the terminal that the output goes to, or None."""
         return None if self._stream is None else terminal_lines(self._stream)
@@ -153,7 +179,7 @@ class Run:
         return None if columns is None else columns - len(f"{self.name}: ")
 
     def emit_text(self, text: str, *, styled: bool = False) -> None:
-        """Write text for people instead of records. What would steer a terminal is spelled out, unless it is `styled`:
+        """Write human-readable text instead of records. What would steer a terminal is spelled out, unless it is `styled`:
         its writer has done that, and added codes of our own or markup.
         """
         assert self._out is not None
@@ -372,8 +398,8 @@ class Run:
         for output in self._beside_messages:
             output.end_line()
 
-    def count_lines(self) -> int | None:
-        """The number of input lines still to process, or None if the input is no regular file."""
+    def count_lines(self, records: int = 1) -> int | None:
+        """The number of records still to write, so many of each input line; None if the input is no regular file."""
         total = 0
         for path in self.files or ("-",):
             if is_stream(path) or not os.path.isfile(path):
@@ -381,15 +407,18 @@ class Run:
             with open(path, "rb") as file:
                 while block := file.read(1 << 20):
                     total += block.count(b"\n")
-        return total - sum(self._skip.values())
+        return max(0, total * records - sum(self._skip.values()))
 
     def progress(self, total: int | Callable[[], int | None] | None, unit: str = "records") -> None:
-        """Show a progress bar if standard error is a terminal; `total` is only called then."""
+        """Show a progress bar if standard error is a terminal, to which nothing else of the pipe writes; `total` is only
+        called then.
+        """
         if self.quiet or not sys.stderr.isatty() or self._bar is not None:
             return
-        from .base.progress import ProgressBar
+        from .base.progress import ProgressBar, others_write
 
-        self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
+        if not (self._stream is not None and os.isatty(self._stream)) and not others_write():
+            self._bar = ProgressBar(self.name, total() if callable(total) else total, unit)
 
     def note(self, text: str) -> None:
         """Show the state of the current work after the progress bar. From any thread."""
@@ -400,6 +429,13 @@ class Run:
         """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
+
+    def interrupted(self) -> None:
+        """The run was stopped from outside: say what is kept, where that is a file."""
+        if self._path is not None and self._out is not None and not (self.writes_text or self.quiet):
+            count = sum(self._out.finished.values()) + self.counts["records"]
+            kept = f"{counted(count, 'records')} kept in {self._path}.partial"
+            self.say(f"stopped: {kept}; --resume goes on")
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""
@@ -417,11 +453,17 @@ class Run:
                 output.commit()
         if not self.quiet and not self.dry_run:
             counts = {what: count for what, count in self.counts.items() if count} or {"records": 0}
-            numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
+            numbers = ", ".join(counted(count, what) for what, count in counts.items())
             line = f"{numbers}, {time.monotonic() - self._started:.1f} s"
             if columns := self.message_columns:
                 line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False)
             self.say(line)
+
+
+def counted(count: int, what: str) -> str:
+    """A count with what it is of: `what` begins with a plural, or with a word that has none ("valid")."""
+    noun, _, rest = what.partition(" ")
+    return f"{count} {noun.removesuffix('s') if count == 1 and noun in NOUNS else noun} {rest}".rstrip()
 
 
 def _shown(options: JsonObject, key: str) -> str:

@@ -27,7 +27,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatabl
 BIN = Path(sys.executable).parent
 TESTS = Path(__file__).parent
 ROOT, SUPPORT = TESTS.parent, TESTS / "support"
-COMMANDS = sorted(path.name for path in (ROOT / "bin").iterdir())
+COMMANDS = sorted(path.name for path in (ROOT / "bin").glob("mle-*"))
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Not the user's own cache. It lasts beyond these tests, since what it holds of the libraries takes long to find.
 os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"))
@@ -172,3 +172,22 @@ def policy(stages: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         lines.append(json.dumps({**record, "reward": float(record["sample"])}) + "\n")
     (folder / "sampled.jsonl").write_text("".join(lines))
     return folder
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    """The library, on one thread, where it can train."""
+    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
+    for library in ("transformers", "trl", "peft"):
+        pytest.importorskip(library, reason=f"{library} is not installed: training is not tested")
+    found.set_num_threads(1)
+    return found
+
+
+@pytest.fixture(scope="session")
+def nano(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model to train."""
+    from mletools.training.tiny import make_tiny
+
+    folder = tmp_path_factory.mktemp("models") / "nano"
+    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)

@@ -6,6 +6,7 @@ which `--max-rejects` can set aside.
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,13 @@ class RecordError(ToolError):
 
 class OptionError(ToolError):
     """Options that exclude each other, or that require another one. Exit code 2."""
+
+
+def data_advice(written: str = "the task was written to") -> str:
+    """The question whether the data folder is the right one, by the name that set it. written: what is in that folder."""
+    typed = any(arg.partition("=")[0] == "--data" for arg in sys.argv)
+    setting = "MLE_DATA" if os.environ.get("MLE_DATA") and not typed else "--data (or MLE_DATA, for every command)"
+    return f"is {setting} the folder that {written}?"
 
 
 @contextmanager

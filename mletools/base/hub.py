@@ -6,6 +6,7 @@ from .errors import ToolError
 
 TIMEOUT_S = 4.0  # for the hub's answer
 CONFIGS = ("config.json", "adapter_config.json")
+OF_A_RUN = ("latest", "best", "merged", "from-scratch")  # folders of models in one of training
 
 
 def check_model(model: str) -> None:
@@ -31,8 +32,17 @@ def check_model(model: str) -> None:
     raise ToolError(f"{model}: no such folder, and {reason}")
 
 
+def model_folder(folder: Path) -> Path | None:
+    """`folder` where it holds a model or an adapter, else the first in it that does, of a run's; None: there is none."""
+    inside = (*(folder / name for name in OF_A_RUN), *sorted(folder.glob("checkpoint-*"), reverse=True))
+    return next((each for each in (folder, *inside) if any((each / name).is_file() for name in CONFIGS)), None)
+
+
 def check_weights(folder: Path) -> None:
-    """ToolError that names a file of weights in `folder` which is cut off."""
+    """ToolError for a folder of models, such as a run's, and one that names a file of weights which is cut off."""
+    inside = model_folder(folder)
+    if inside is not None and inside != folder:
+        raise ToolError(f"{folder}: is no model, but a folder of models; did you mean {inside}?")
     found = damaged_weights(folder)
     if found:
         raise ToolError(f"{found[0]}: is no whole file of weights ({found[1]}): copy or save it again") from found[1]

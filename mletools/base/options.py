@@ -19,8 +19,17 @@ from .errors import ToolError
 _KEY = "option"
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 Kind = Literal[
-    "file", "path", "output file", "state file", "folder", "existing file", "existing folder", "existing path", "url"
-]  # a state file is read, and replaced
+    "file",
+    "path",
+    "output file",
+    "state file",  # it is read, and replaced
+    "folder",
+    "existing file",
+    "existing folder",
+    "existing path",
+    "url",
+    "seconds",
+]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,26 @@
-"""Progress bars of the commands of one pipe on one terminal: each on a line of its own.
+"""Progress bars of the commands of one pipe on one terminal: each on a line of its own, in the order of the pipe.
 
-The commands find each other by their process group, which a shell gives to a pipe as a whole. Covered: bars that begin
-and end at any time, messages above them. Not covered: other programs in the pipe that write to the terminal.
+The commands find each other by their process group, which a shell gives to a pipe as a whole, in the order in which it
+started them. Covered: bars that begin and end at any time, messages above them; no bar is drawn where another program of
+the pipe (head, jq, less) writes to the terminal. Not covered: programs outside the pipe that write there.
 """
 
+import contextlib
 import fcntl
+import functools
 import os
 import socket
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
+from .columns import UNKNOWN, terminal_columns
+
 MOST_BARS = 16
-CLEAR_BELOW = "\r\x1b[J"
+FORKED_S = 0.3  # in which a shell's fork becomes the program that it is for
+CLEAR_BELOW, CLEAR_LINE = "\r\x1b[J", "\r\x1b[K"
 
 
 class PipeLock:
@@ -56,10 +64,13 @@ class ProgressBar:
     def __init__(self, name: str, total: int | None, unit: str):
         from tqdm import tqdm
 
-        self._line, position = take_line(os.getpgrp())
+        self._line, self._position = take_line(os.getpgrp(), sum(map(_is_ours, siblings()[0])))
         self._lock = PipeLock(_open_terminal())
         tqdm.set_lock(self._lock)
-        settings: dict[str, Any] = {"position": position, "leave": False, "mininterval": 0.5, "file": sys.stderr}
+        # Narrower than the terminal: it would break the line where it shows ^C behind a bar.
+        columns = max(1, (terminal_columns(2) or UNKNOWN) - len("^C") - 1)
+        settings: dict[str, Any] = {"position": self._position, "leave": False, "mininterval": 0.5, "file": sys.stderr}
+        settings["ncols"] = columns
         self._bar: Any = tqdm(total=total, unit=f" {unit}", desc=name, **settings)
 
     def update(self) -> None:
@@ -79,14 +90,64 @@ class ProgressBar:
 
     def close(self) -> None:
         """Remove the bar and free its line."""
-        self._bar.close()  # which disables it
+        with self._lock:
+            self._bar.close()  # which disables it
+            if self._position == 0:
+                print(CLEAR_LINE, end="", file=sys.stderr, flush=True)  # also of ^C behind the bar
         if self._line is not None:
             self._line.close()
 
 
-def take_line(group: int) -> tuple[socket.socket | None, int]:
-    """(socket whose name holds the line, the line's number from 0 on); (None, 0) where all are taken."""
-    for number in range(MOST_BARS):
+def siblings() -> tuple[list[int], list[int]]:
+    """The processes of this pipe (of one group and parent), in order of start: (those before this one, those after)."""
+    found = []
+    group, parent, mine = os.getpgrp(), os.getppid(), os.getpid()
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            if [int(fields[1]), int(fields[2])] == [parent, group]:
+                found.append((int(fields[19]), int(entry.parent.name)))  # 19: ticks since the machine started
+    ordered = [process for _, process in sorted(found)]
+    at = ordered.index(mine) if mine in ordered else 0
+    return ordered[:at], ordered[at + 1 :]
+
+
+def others_write() -> bool:
+    """Whether a program of the pipe that is none of our commands has the terminal of our messages as its output."""
+    try:
+        terminal = os.ttyname(2)
+    except OSError:
+        return False
+    before, after = siblings()
+    for process in (*before, *after):
+        with contextlib.suppress(OSError):
+            if not _is_ours(process) and os.readlink(f"/proc/{process}/fd/1") == terminal:
+                return True
+    return False
+
+
+@functools.cache
+def _is_ours(process: int) -> bool:
+    """Whether a process is one of our commands, by the name of its script. One that the shell has just forked is waited for."""
+    try:
+        begun = time.monotonic()
+        while time.monotonic() - begun < FORKED_S and _program(process) == _program(os.getppid()):
+            time.sleep(0.01)
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:2]
+    except OSError:
+        return False
+    return any(os.path.basename(word).startswith(b"mle") for word in words)
+
+
+def _program(process: int) -> str:
+    return os.readlink(f"/proc/{process}/exe")
+
+
+def take_line(group: int, wanted: int = 0) -> tuple[socket.socket | None, int]:
+    """(socket whose name holds the line, the line's number from 0 on): the wanted one, or the first free one; (None, 0)
+    where all are taken.
+    """
+    for number in (wanted, *range(MOST_BARS)):
         line = socket.socket(socket.AF_UNIX)
         try:
             line.bind(f"\0mletools-bar-{os.getuid()}-{group}-{number}")  # a name that ends with its process

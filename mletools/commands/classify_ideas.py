@@ -20,14 +20,17 @@ BY_MODEL = "Model (--by model)"
 MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model that a server at --model-url serves."
 
 
-@cli.command("mle-classify-ideas", jobs=True, seed=True)
+USUAL = ("--by", "--table", "--per-model", "--model", "--model-url")
+
+
+@cli.command("mle-classify-ideas", jobs=True, seed=True, usual=USUAL)
 @click.option(
     "--by",
     cls=cli.Option,
     type=click.Choice(("keywords", "model")),
     default="keywords",
     show_default=True,
-    help="keywords: a table of words, offline, a rough guess; model: ask -m.",
+    help="keywords: by a table of words, offline and rough. model: ask -m.",
 )
 @options(ModelOptions, "models", BY_MODEL, model={"help": MODEL})
 @options(AnswerOptions, "answers", BY_MODEL)
@@ -36,7 +39,7 @@ MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model that a server at 
     "--per-model",
     cls=cli.Option,
     is_flag=True,
-    help="The table has columns for each ideator's model, and the difference to the first.",
+    help="Give the table columns per ideator model, and the difference to the first.",
 )
 def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, table: bool, per_model: bool) -> None:
     """Classify each idea in FILES (rollouts of scaffold codeact with --ideator, or idea) by its type (MLE-Ideator).

@@ -21,15 +21,18 @@ HARBOR = "Folders of tasks (--to harbor)"
 GRADING = ("reward", "milestone", "human_rank")
 
 
-@cli.command("mle-export", data=True, writes="text or folder")
+USUAL = ("--to", "--every-pair", "--image", "--verifier", "--agent-timeout", "--reward")
+
+
+@cli.command("mle-export", data=True, writes="text or folder", usual=USUAL)
 @click.option(
     "--to",
     "form",
     cls=cli.Option,
     type=click.Choice(FORMATS),
     required=True,
-    help="harbor: a folder a task; the others a line a rollout: a trajectory, messages, a prompt and its completion, or "
-    "pairs of a group.",
+    help="Format. harbor writes one folder per task; the others write one line per rollout: a trajectory, messages, "
+    "a prompt with its completion, or pairs within a group.",
 )
 @options(HarborOptions, "harbor", HARBOR)
 @options(
@@ -47,7 +50,7 @@ GRADING = ("reward", "milestone", "human_rank")
     "--every-pair",
     cls=cli.Option,
     is_flag=True,
-    help="pairs: every two rollouts of a group with unequal rewards, not the best with the worst alone.",
+    help="pairs: every pair of rollouts of a group with unequal rewards, not only the best with the worst.",
 )
 def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any], every_pair: bool) -> None:
     """Write FILES (tasks, or rollouts) as other trainers and agents read them.
@@ -60,7 +63,7 @@ def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any]
       mle-export --to pairs graded.jsonl -o preferences.jsonl
 
     \b
-    harbor       -o DIR: a folder a task in Harbor's format, with instruction,
+    harbor       -o DIR: one folder per task in Harbor's format, with instruction,
                  public files, a verifier by mle-grade, and a solution
     atif         a trajectory in the Agent Trajectory Interchange Format, with
                  token ids and log-probabilities where they are known

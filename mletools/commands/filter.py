@@ -1,17 +1,18 @@
 """mle-filter: keep the rollouts that are worth learning from, or the tasks that are sound; cut rollouts into steps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import cli
 from ..base.errors import RecordError, ToolError
+from ..base.nearest import did_you_mean
 from ..base.options import option
 from ..base.output import AnyRecord, Output
 from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
-from ..filters.draws import DrawOptions, Sample, part_of
+from ..filters.draws import DrawOptions, Record, Sample, parted
 from ..filters.measures import measured
 from ..filters.options import ApartOptions, WorkOptions, check_draws, check_scope, with_preset
 from ..filters.overlap import KnownTasks, task_of
@@ -19,6 +20,7 @@ from ..filters.state import StateFile
 from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
 from ..records.rollout import Execution, Rollout, Turn
+from ..run import counted
 from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"
@@ -31,7 +33,7 @@ def check_name(name: str) -> str:
     from ..tasks.soundness import CHECKS
 
     if name not in CHECKS:
-        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}")
+        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}{did_you_mean(name, CHECKS)}")
     return name
 
 
@@ -40,14 +42,33 @@ class TaskCheckOptions:
     """Which checks tasks are put to; none: all."""
 
     check: tuple[str, ...] = option(
-        "This check alone (default: all; a wrong name lists them). Repeatable.",
+        "Run only this check (default: all; a wrong name lists them). Repeatable.",
         default=(),
         metavar="NAME",
         read=check_name,
     )
 
 
-@cli.command("mle-filter", jobs=True, seed=True, data=True)
+USUAL = (
+    "--tasks",
+    "--cut-steps",
+    "--preset",
+    "--dropped",
+    "--keep-invalid",
+    "--min-score",
+    "--min-reward",
+    "--min-medal",
+    "--min-group",
+    "--spread",
+    "--sample",
+    "--split",
+    "--exact",
+    "--part",
+    "--exclude",
+)
+
+
+@cli.command("mle-filter", jobs=True, seed=True, data=True, usual=USUAL)
 @options(WorkOptions, "work", "Work")
 @options(FilterOptions, "filters")
 @options(DrawOptions, "draws", "Random choice")
@@ -69,7 +90,7 @@ def main(
     Examples:
       mle-filter --keep-invalid graded.jsonl \\
         | mle-train-grpo --model sft --run-dir runs/grpo
-      mle-filter --no-spread --min-group 1 graded.jsonl \\
+      mle-filter --min-medal silver --no-spread --min-group 1 graded.jsonl \\
         | mle-train-sft --model tiny --run-dir sft
       mle-rollout --scaffold memory -m mine --model-url $URL tasks.jsonl \\
         | mle-filter --cut-steps \\
@@ -77,13 +98,13 @@ def main(
         | mle-filter --preset mle-rl --calibrate seen --state windows.json \\
         > steps.jsonl
       mle-gen-task -n 200 \\
-        | mle-filter --split train=0.8,test=0.2 --part train -o train.jsonl
+        | mle-filter --split train=0.8,test=0.2 --exact --part train -o train.jsonl
       mle-import prepared/ | mle-filter --tasks --dropped bad.jsonl -o sound.jsonl
       mle-filter --disjoint-from held-out.jsonl train.jsonl > /dev/null
 
-    Every drop has a reason: the summary counts it, and `filter.reason` of the records in --dropped has it.
+    Every drop has a reason. The summary counts it, and `filter.reason` of the records in --dropped states it.
 
-    Filters apply in this order: valid, masked, --min-score, duplicates; --top (tau_abs), --tau-adv, --tau-val,
+    Filters apply in this order: valid, masked, --min-score, --min-reward, --min-medal, duplicates; --top (tau_abs), --tau-adv, --tau-val,
     --window; then groups. Human ranks refer to the task's leaderboard. --tau-adv compares with the previous submission
     in reset traces and with the memory's solution in memory traces; records without either pass. --tau-val drops
     records whose validation score has a low human rank; those without a validation score pass. (MLE-RL gives only the
@@ -98,8 +119,10 @@ def main(
     again from the run's beginning; without -o it is written as rollouts pass.
 
     --sample and --split take tasks and rollouts of any stage unchanged, and apply no filter. Calls with the same
-    --split and --seed and each of its parts divide the records without overlap, in any order. With both options the
-    sample is of the part. --sample has N records, or N per task. An empty part is an error without --allow-empty.
+    --split and --seed and each of its parts divide the records without overlap, in any order. A task's part depends on
+    its id alone: it stays when tasks are added, and shares hold on average. With --exact it depends on the input's other
+    tasks, too: give each call the same input. With both options the sample is of the part. --sample has N records, or N
+    per task. An empty part is an error without --allow-empty.
 
     --disjoint-from and --exclude also take any records unchanged, and compare their tasks with those of FILE (tasks or
     rollouts): ids, digests of data and answers, and the table or competition that a task is made of. So renamed copies
@@ -108,8 +131,8 @@ def main(
     --tasks checks thresholds, leaks, answers, descriptions and evaluators of tasks from any source; a task that fails
     several checks counts under each.
 
-    Decides each group when its last member has arrived, or at the end of the input. --top (without --calibrate seen)
-    and --sample read the whole input first.
+    Decides each group when its last member has arrived, or at the end of the input. --top (without --calibrate seen),
+    --sample and --exact read the whole input first.
     """
     flags = flags_on_command_line()
     drawing = check_draws(draws, apart, flags)
@@ -210,23 +233,24 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
             decision = {**(earlier if isinstance(earlier, dict) else {}), "kept": False, "reason": reason}
             side.write(run.stamp({**record, "filter": decision}))
 
-    for line in run.lines("task", "rollout"):
-        task = task_of(line.record)
-        if overlap := refused.overlap(task):
-            both[overlap.task] = f"{overlap.task} is in {overlap.file} ({overlap.why})"
+    def apart_ones() -> Iterator[Record]:
+        for line in run.lines("task", "rollout"):
+            task = task_of(line.record)
+            if overlap := refused.overlap(task):
+                both[overlap.task] = f"{overlap.task} is in {overlap.file} ({overlap.why})"
+            elif overlap := excluded.overlap(task):
+                leave_out(line.record, f"in {overlap.file}: {overlap.why}")
+            else:
+                yield line.record
+
+    for record, part in parted(apart_ones(), draws, run.seed):
+        if part != draws.part:
+            leave_out(record, f"in other parts: {part}")
             continue
-        if overlap := excluded.overlap(task):
-            leave_out(line.record, f"in {overlap.file}: {overlap.why}")
-            continue
-        if draws.split is not None:
-            part = part_of(line.record, draws.split, draws.split_by, run.seed)
-            if part != draws.part:
-                leave_out(line.record, f"in other parts: {part}")
-                continue
         seen += 1
         if sample is None:
-            run.emit(line.record)
-        elif (out := sample.add(line.record)) is not None:
+            run.emit(record)
+        elif (out := sample.add(record)) is not None:
             leave_out(out, "not drawn: others have a smaller hash")
     if both:
         named = "; ".join(list(both.values())[:MOST_NAMED])
@@ -234,8 +258,8 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
         raise ToolError(f"--disjoint-from: {named}{more}. --exclude FILE leaves such tasks out")
     if draws.split is not None and not seen and not run.allow_empty:
         raise ToolError(
-            f"--split: the part {draws.part} has none of {run.counts['in other parts']} records; another --seed "
-            "divides otherwise, and --allow-empty accepts it"
+            f"--split: the part {draws.part} has none of {counted(run.counts['in other parts'], 'records')}; --exact gives it its "
+            "share, another --seed divides otherwise, and --allow-empty accepts it"
         )
     if sample is not None:
         for record in sample.drawn():

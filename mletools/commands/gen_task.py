@@ -33,7 +33,23 @@ def _hint(option: str) -> str | None:
     return f"{option} is about --source llm" if known else None
 
 
-@cli.command("mle-gen-task", inputs=False, jobs=True, seed=True, data=True, extended=_roles, hint=_hint)
+USUAL = (
+    "--number",
+    "--source",
+    "--samples",
+    "--mutations",
+    "--rejects",
+    "--describe",
+    "--model",
+    "--model-url",
+    "--seeds",
+    "--temperature",
+)
+
+
+@cli.command(
+    "mle-gen-task", inputs=False, jobs=True, seed=True, data=True, usual=USUAL, extended=cli.Extension(_roles, _hint)
+)
 @options(TaskOptions, "task_options")
 @options(LlmOptions, "llm", "Model (--source llm)")
 def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -> None:
@@ -51,7 +67,8 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
       mle-gen-task --source image,audio -n 8 | jq -r '[.name, .problem] | @tsv'
 
     Procedural tasks (the default) have 50-200 samples whose target follows a hidden rule. About forty baselines are
-    trained on each task and scored on its hidden test set; they are its leaderboard and give its thresholds. A draft
+    trained on each task and scored on its hidden test set. Their scores take the place of a leaderboard and give the
+    thresholds: a human rank of such a task is a rank among baselines. A draft
     that fails a check (order of the thresholds, learnable, not trivial, no leak, ...) is drawn again. The same seed
     gives the same bytes.
 

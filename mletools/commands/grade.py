@@ -26,7 +26,10 @@ def _list_metrics(context: click.Context, param: click.Parameter, value: bool) -
         context.exit()
 
 
-@cli.command("mle-grade", jobs=True, data=True)
+USUAL = ("--reward", "--scale-score", "--human-rank", "--milestone", "--submission", "--task", "--id", "--list-metrics")
+
+
+@cli.command("mle-grade", jobs=True, data=True, usual=USUAL)
 @options(GradingOptions, "grading")
 @options(SubmissionOptions, "one", "One submission")
 @options(CodeMetricOptions, "code_metrics", "Metrics that are code")
@@ -52,7 +55,7 @@ def main(run: cli.Run, grading: GradingOptions, one: SubmissionOptions, code_met
     milestone       0.1 format + 0.2 valid + 0.1 median + 0.4 bronze + 0.1 silver
                     + 0.1 gold (SandMLE)
     partial-credit  the score, its sign flipped when lower is better; without one
-                    -10 + 0.1 a report (RL for MLE agents)
+                    -10 + 0.1 per report (RL for MLE agents)
     raw             the score, its sign flipped when lower is better; or null
     human-rank      the share of a leaderboard's teams left behind; null without a
                     valid submission (MLE-RL)

@@ -35,7 +35,22 @@ def read_record(path: str) -> WrittenTask:
     return read_record(path)
 
 
-@cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True)
+USUAL = (
+    "--format",
+    "--target",
+    "--metric",
+    "--id",
+    "--answers",
+    "--description",
+    "--test-share",
+    "--thresholds",
+    "--repo",
+    "--record",
+    "--seal",
+)
+
+
+@cli.command("mle-import", inputs=False, jobs=True, seed=True, data=True, usual=USUAL)
 @click.argument("paths", nargs=-1, metavar="FOLDER...", type=click.Path())
 @options(ImportOptions, "import_options", metric={"read": read_metric}, record={"read": read_record})
 @options(TrialOptions, "trials", "Harbor's jobs (--format harbor)")
@@ -59,7 +74,8 @@ def main(
       mle-import --format harbor jobs --tasks tasks.jsonl | mle-grade
 
     A FOLDER is one competition, or contains many; a table is CSV, TSV, Parquet or Excel. Folders that are not prepared
-    are skipped, with the reason on standard error. Files are hard-linked below --data where the file system allows it,
+    are skipped, with the reason on standard error; a file that was named and cannot be imported is an error at the end.
+    Files are hard-linked below --data where the file system allows it,
     else copied; the folders do not change. The grading of MLE-bench's and MLE-Dojo's competitions is built in. A plain
     folder or a table needs --metric or --target; where the answers are unknown, some of its rows become the test set.
 
@@ -98,7 +114,8 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, cod
 
     run.open(key=lambda task: task["provenance"]["source"])
     by_author = options.record is not None and "answers" in options.record
-    sources = _candidates(run, paths, AUTHOR if by_author else options.format)
+    unused: list[str] = []  # files that were named
+    sources = _candidates(run, paths, AUTHOR if by_author else options.format, unused)
     for name in ("answers", "description", "record"):
         if getattr(options, name) is not None and len(sources) > 1:
             raise OptionError(f"--{name} applies to one task, but the input has {len(sources)}")
@@ -110,6 +127,8 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, cod
     for candidate, result, error in run.map(importer, remaining, processes=True):
         if isinstance(error, Rejected):
             _skip(run, candidate.name, error.reason)
+            if candidate.format == "table":
+                unused.append(str(candidate.path))
         elif error is not None:
             raise error
         else:
@@ -119,6 +138,8 @@ def import_tasks(run: cli.Run, paths: Iterable[str], options: ImportOptions, cod
             run.emit(task)
     if not run.counts["records"] and len(remaining) == len(sources):
         raise ToolError("nothing was imported")
+    if unused:
+        raise ToolError(f"not imported, although named: {', '.join(unused)}")
 
 
 def import_trials(run: cli.Run, paths: Iterable[str], options: TrialOptions) -> None:
@@ -167,8 +188,10 @@ def _seal(line: Line, options: ImportOptions, data: Path, code_metrics: CodeMetr
     return seal_task(line.record, options, data, code_metrics)
 
 
-def _candidates(run: cli.Run, paths: Iterable[str], format: str) -> list[Candidate]:
-    """The competitions and tables in the paths, each once. Unprepared ones are skipped."""
+def _candidates(run: cli.Run, paths: Iterable[str], format: str, unused: list[str]) -> list[Candidate]:
+    """The competitions and tables in the paths, each once. Unprepared ones are skipped; those that are no folder are added
+    to `unused`.
+    """
     from ..tasks.importing.layouts import candidates
 
     by_source: dict[str, Candidate] = {}
@@ -176,6 +199,8 @@ def _candidates(run: cli.Run, paths: Iterable[str], format: str) -> list[Candida
         for candidate in candidates(Path(path), format):
             if isinstance(candidate, Unprepared):
                 _skip(run, candidate.name, candidate.reason)
+                if not Path(path).is_dir():
+                    unused.append(path)
                 continue
             other = by_source.setdefault(candidate.source, candidate)
             if other.path != candidate.path:

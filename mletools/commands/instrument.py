@@ -18,20 +18,23 @@ MODEL = "scripted, hf:PATH, llama:FILE, or the name of a model at --model-url; n
 PLAIN = "with --plain-markers a solution can print the reports itself, and earn their credit for nothing"
 
 
-@cli.command("mle-instrument", jobs=True, seed=True)
+USUAL = ("--mode", "--plain-markers", "--model", "--model-url")
+
+
+@cli.command("mle-instrument", jobs=True, seed=True, usual=USUAL)
 @click.option(
     "--mode",
     cls=cli.Option,
     type=click.Choice(("ast", "lm")),
     default="ast",
     show_default=True,
-    help="ast: by syntax tree and a table of calls, offline; lm: ask -m, as in the paper.",
+    help="ast: by syntax tree and a table of calls, offline. lm: ask -m, as in the paper.",
 )
 @click.option(
     "--plain-markers",
     cls=cli.Option,
     is_flag=True,
-    help="The paper's plain texts without a nonce: a solution can print them itself.",
+    help="Use the paper's plain texts without a nonce. A solution could print them itself.",
 )
 @options(ModelOptions, "models", LM, model={"help": MODEL}, structured=None)  # the answer is a program, no JSON
 @options(AnswerOptions, "answers", LM)

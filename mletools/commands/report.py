@@ -23,8 +23,21 @@ from ..reports.searches import Searches, names_searches, summary
 from ..reports.summary import summaries
 from ..reports.tables import comparison, course, report
 
+USUAL = (
+    "--label",
+    "--compare",
+    "--by",
+    "--json",
+    "--format",
+    "--html",
+    "--plots",
+    "--train-steps",
+    "--tasks",
+    "--follow",
+)
 
-@cli.command("mle-report", writes="text")
+
+@cli.command("mle-report", writes="text", usual=USUAL)
 @options(ReportOptions, "chosen", "Sets")
 @click.option(
     "--seed",
@@ -45,42 +58,45 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
       mle-report --html --train-steps steps.jsonl -o report.html graded.jsonl
       mle-report --follow --train-steps steps.jsonl graded.jsonl
 
-    The tables have valid submissions, those above the median, medals, reward, score and costs, and human rank and
-    normalised score where a task has a leaderboard. --json has more: every mean with its SEM and interval. The end says
-    what the results rest on: hardware, sandbox, test feedback, budget, models, seeds.
+    The tables show valid submissions, those above the median, medals, reward, score and costs; for tasks with a
+    leaderboard also human rank and normalised score. --json has more: every mean with its SEM and interval. The last
+    lines say what the results rest on: hardware, sandbox, test feedback, budget, models, seeds.
 
     --compare pairs two sets by task: win, tie, loss, and the mean difference. Its interval is over runs for shares
-    (Newcombe), over tasks for all others (Student's t; a bootstrap for 20 tasks and more).
+    (Newcombe), and over tasks for all other quantities (Student's t; from 20 tasks on a bootstrap). Two sets without a
+    common task are an error.
 
-    --html writes one file for a browser: which set is better, by how much and by whom, what changed most; figures
-    (training, differences by task, medals by kind of task, the course of runs, funnels, running times); the same
-    numbers; a table of rollouts to sort and filter, and every rollout as mle-show prints it. --plots writes the figures
-    as files.
+    --html writes one file for a browser. It begins with the comparison: which set is better, by how much, who made it,
+    what changed most. Figures follow: training, differences by task, medals by kind of task, scores beside thresholds
+    and baselines, reward against cost, pass@k, the course of runs, funnels, running times. Then come the tables, a
+    table of rollouts to sort and filter, and every rollout as mle-show prints it. --plots writes the figures as files.
 
-    --follow watches a running pipe, from files that `tee` and -o write (also as .partial): rollouts per minute, valid
-    ones and reward of the last 100, busy sandboxes, updates, staleness, waiting times.
+    --follow watches a running pipe through the files that `tee` and -o write (FILE.partial as well): rollouts per
+    minute, valid share and reward of the last 100, busy sandboxes, updates, staleness, waiting times.
 
-    --complexity adds rows for the complexities that mle-import recorded, --trained for the tasks that were trained on
-    and for the others (the same by id or data, as for mle-filter --disjoint-from). --sets-by makes a set of each model
-    that played a role, such as several ideators in one file.
+    --complexity adds rows for the complexities that mle-import recorded. --trained adds rows for the tasks that were
+    trained on and for the others (the same by id or data, as for mle-filter --disjoint-from). --sets-by makes one set
+    per model that played a role, such as several ideators in one file.
 
-    Searches (mle-rollout --scaffold search) get a table of their own: loops, the share of them that improved, seconds
+    Searches (mle-rollout --scaffold search) have a table of their own: nodes, the share of them that improved, seconds
     to the first medal, costs by phase. --over-time shows what they would have submitted after each tenth of their
-    budgets, and what perfect selection would have. --over-turns shows agents in turns after each turn: requests to an
-    ideator, and the best submission so far. --over-traces shows runs of several traces: the best over time from memory
-    and from scratch, and the first k valid submissions.
+    budgets, and what perfect selection would have submitted. --over-turns shows agents in turns after each turn:
+    requests to an ideator, and the best submission so far. --over-traces shows runs of several traces: the best over
+    time from memory and from scratch, and the first k valid submissions.
 
-    Of searches that are running or have ended FILES may be graphs (in --graph DIR of mle-rollout), that folder, or the
-    unfinished output, FILE or FILE.partial: their nodes by operation and outcome, the best score over time, what they
-    cost, and the time that is left. That needs no grades, and has only --format.
+    FILES may also be searches that are running or have ended: graphs (in --graph DIR of mle-rollout), a folder of
+    graphs, or the unfinished output (FILE or FILE.partial). The report then shows their nodes by operation and outcome,
+    the best score over time, their cost, and the time that is left. That needs no grades, and takes only --format.
 
     A repeat is a seed of mle-rollout and a sample. A task's mean is over its repeats; "all" is the mean of the tasks'
     means. SEM is over repeats, sd / sqrt(n) with ddof 1; --spread sd shows their standard deviation with ddof 0 instead
-    (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals). Every task should have as many runs as the set's fullest task (or its group size);
-    others are missing, and count as invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0
-    only if all k are invalid; Best@k is the best of k; with more than k runs both are means over all choices of k.
+    (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals).
 
-    Reads the whole input before it prints (not with --follow).
+    Every task should have as many runs as the set's fullest task (or its group size). Others are missing, and count as
+    invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is
+    the best of k. With more than k runs both are means over all choices of k.
+
+    Reads the whole input before it prints (not with --follow). docs/glossary.md explains the words.
     """
     files = run.files or ("-",)
     chosen.check(len(files))

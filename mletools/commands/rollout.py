@@ -35,7 +35,10 @@ def _options(args: list[str]) -> list[Option]:
         declared |= role_declarations(prefix, f"--{settings.MODELS[role][0].replace('_', '-')}")
     if settings.EMBEDS:
         declared |= role_declarations(EMBEDDING, "", KeyOptions)
-    return [click_option(field, declaration, f"Scaffold {name}") for field, declaration in declared.items()]
+    made = [click_option(field, declaration, f"Scaffold {name}") for field, declaration in declared.items()]
+    for each in made:
+        each.usual = value_of(args, "--scaffold", "") == name
+    return made
 
 
 def _role_options(own: dict[str, Any], settings: type[Settings]) -> dict[str, KeyOptions]:
@@ -58,7 +61,17 @@ def _hint(option: str) -> str | None:
     return f"{option} is about --scaffold {' or '.join(names)}" if names else None
 
 
-@cli.command("mle-rollout", jobs=True, seed=True, data=True, extended=_options, hint=_hint)
+USUAL = (
+    "--model",
+    "--model-url",
+    "--model-key-env",
+    "--temperature",
+    "--group-size",
+    "--scaffold",
+)
+
+
+@cli.command("mle-rollout", jobs=True, seed=True, data=True, usual=USUAL, extended=cli.Extension(_options, _hint))
 @options(SampledModelOptions, "models", "Model", model={"help": MODEL, "default": "scripted"})
 @options(Sampling, "sampling", "Sampling")
 @options(RunOptions, "plan", "Running")
@@ -99,7 +112,7 @@ def main(
     idea     from states (codeact --write-states): one idea per rollout, executed
              by a frozen model
     search   a graph of solutions, by six exchangeable components (R&D-Agent)
-    command  an agent of others, a command line, on its own in the sandbox
+    command  somebody else's agent, a command line on its own in the sandbox
              (docs/agents-outside.md)
     x.py:Me  a scaffold of your own (docs/agents.md)
 

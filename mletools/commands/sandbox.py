@@ -22,14 +22,18 @@ def attack(run: cli.Run, sandbox: Sandbox, slots: int) -> None:
         raise ToolError("this sandbox does not hold: see what is OPEN above")
 
 
-@cli.command("mle-sandbox", jobs=True, seed=True, data=True)
-@options(SandboxOptions, "box", "Sandbox", timeout={"default": 300.0, "help": "Wall seconds for one program."})
+USUAL = ("--backend", "--timeout", "--memory-size", "--threads", "--gpus", "--image", "--weights", "--on", "--selftest")
+
+
+@cli.command("mle-sandbox", jobs=True, seed=True, data=True, usual=USUAL)
+@options(SandboxOptions, "box", "Sandbox", timeout={"default": 300.0, "help": "Time limit of one program."})
 @click.option(
     "--selftest",
     cls=cli.Option,
     heading="Sandbox",
     is_flag=True,
-    help="Attack the sandbox instead, and print what is sealed and what is not; exit 1 if not.",
+    help="Attack the sandbox instead, and print what is sealed and what is open. Exit code 1 if anything that "
+    "matters is open.",
 )
 def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
     """Run the programs of FILES (rollouts), each in a fresh folder, and collect their submissions.

@@ -1,10 +1,10 @@
-"""mle-show: rollouts for a human to read in a terminal or a browser."""
+"""mle-show: rollouts, tasks and training steps for a human to read in a terminal or a browser."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
@@ -15,34 +15,39 @@ from ..base.options import option
 from ..base.streams import is_stream
 from ..cli_options import options
 from ..records.rollout import Rollout
+from ..records.task import Task
+from ..records.training import TrainStep
 from ..reports import show
 from ..reports.search import is_search
 from ..reports.searches import Progress, Searches, names_searches
 from ..reports.show.visible import cut
+from ..reports.turns import numbers
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+Shown: TypeAlias = Rollout | Task | TrainStep
+KINDS = ("rollout", "task", "train_step")
 HOME, CLEAR = "\x1b[H", "\x1b[J"  # the top of the screen; and all from there
 MARGIN = 2  # lines of the screen for what a shell says
 
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Which rollouts are shown, how much of them, and where to."""
+    """Which records are shown, how much of them, and where to."""
 
     prefixes: tuple[str, ...] = option(
-        "Only rollouts whose id, or whose group's, begins so (repeatable; default: all).",
+        "Only records whose id, or whose group's, begins so (repeatable; default: all).",
         default=(),
         flags=("--id",),
         metavar="PREFIX",
     )
-    listing: bool = option("A line a rollout instead.", default=False, flags=("--list",))
-    tree: bool = option("Of searches (--scaffold search): their graph, a line a node.", default=False)
+    listing: bool = option("One line per rollout or task.", default=False, flags=("--list",))
+    tree: bool = option("Searches (--scaffold search): their graph, one line per node.", default=False)
     watch: bool = option("--tree: look again until the searches have ended.", default=False)
-    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, metavar="S")
+    interval: float = option("--watch: seconds between looks.", default=2.0, above=0, kind="seconds")
     turns: tuple[int, ...] = option(
-        "Only this turn, counted from 1, or of a search this node (repeatable; default: all).",
+        "Only this turn, counted from 1, or this node of a search (repeatable; default: all).",
         default=(),
         flags=("--turn", "--node"),
         at_least=0,
@@ -64,17 +69,16 @@ class ShowOptions:
             flag = "--tree" if self.tree else "--list"
             raise OptionError(f"{flag} shows no turns: --turn and --full are about the other way of showing")
         if self.listing and self.tree:
-            raise OptionError("--list is a line a rollout, --tree a line a node: choose one")
+            raise OptionError("--list has one line per rollout, --tree one per node: choose one")
         if self.watch and (not self.tree or self.html):
             raise OptionError("--watch is about --tree in a terminal or a pipe")
         if self.html and colour_chosen:
             raise OptionError("--color is about terminals; --html has its own colours")
 
-    def wants(self, rollout: Rollout) -> bool:
-        """Whether the rollout is one of those to show."""
-        return (
-            not self.prefixes or rollout["id"].startswith(self.prefixes) or rollout["group"].startswith(self.prefixes)
-        )
+    def wants(self, record: Shown) -> bool:
+        """Whether the record is one of those to show."""
+        group = record["group"] if record["kind"] == "rollout" else ""
+        return not self.prefixes or record["id"].startswith(self.prefixes) or group.startswith(self.prefixes)
 
     def columns(self, terminal: int | None) -> int:
         """The width of lines; `terminal` is that of the terminal, None where there is none."""
@@ -87,80 +91,112 @@ class ShowOptions:
         return self.colour == "always" or (self.colour == "auto" and terminal and not plain)
 
 
-@cli.command("mle-show", writes="text")
+@cli.command("mle-show", data=True, writes="text")
 @options(ShowOptions, "chosen")
 def main(run: cli.Run, chosen: ShowOptions) -> None:
-    """Show the rollouts in FILES to a reader: a summary, then turn by turn what the agent saw, wrote and ran.
+    """Show the rollouts, tasks or training steps in FILES to a reader.
 
     \b
     Examples:
       mle-show -q --color always graded.jsonl | less -R
       mle-show --list graded.jsonl
       mle-show --id 3f2a --turn 4 --full graded.jsonl
+      mle-show --data data tasks.jsonl
+      mle-show runs/grpo/steps.jsonl
       mle-show --tree --html -o search.html graded.jsonl
       mle-show --tree --watch night.jsonl.partial
 
-    The summary has the grade among its thresholds, the cost, and a line per turn; `/turn 7` finds one in less,
-    `/node 7` in a search. A program is printed once, later versions as differences. Long texts are cut in the middle.
-    Code, also between fences, keeps its lines, so that it can be copied; other text of the agent is indented and broken at
-    the width. Characters that would control the terminal are spelled out, as in ␛[2J.
+    Rollouts begin with a summary: the grade among its thresholds, the cost, and a line per turn. What the agent saw,
+    wrote and ran follows turn by turn; `/turn 7` finds a turn in less, `/node 7` a node of a search. A program is
+    printed once, later versions as differences. Long texts are cut in the middle. Code, also between fences, keeps its
+    lines, so that it can be copied; other text of the agent is indented and wrapped at the width. Characters that would
+    control the terminal are spelled out, as in ␛[2J. The width is that of the terminal, also behind a pipe.
+
+    Tasks are shown with metric, form of a submission, files (with sizes, if --data holds them), thresholds among the
+    baselines, and description; training steps with what the run came to, and a table with a line per step.
 
     --tree prints each node below its parent. Where a node has several children, the line continues with the one that
     leads to the chosen node, or has most descendants, and ├ begins the others. Rollouts that are no search are
     rejected.
 
-    Of a search that is running FILES may be the graph (in --graph DIR of mle-rollout), that folder, or, without --graph,
-    the unfinished output, FILE or FILE.partial: it is shown as far as it has come, with the time that is left. --watch
-    does so again and again, on a terminal in place, else whenever there is something new; it ends when nobody works on
-    FILES any more.
+    FILES may also be searches that are running: graphs (in --graph DIR of mle-rollout), a folder of graphs, or the
+    unfinished output (FILE or FILE.partial). They are shown as far as they have come, with the time that is left.
+    --watch does so again and again: in place on a terminal, else whenever there is something new. It ends when no
+    process works on FILES any more.
 
-    Shows one rollout at a time; --list reads all first. --resume begins again.
+    Shows one record at a time; --list and training steps are read whole first. --resume begins again.
+    docs/glossary.md explains the words.
     """
     chosen.check(click.get_current_context().get_parameter_source("colour") is ParameterSource.COMMANDLINE)
     files = run.files or ("-",)
     if any(map(names_searches, files)) or chosen.watch:
         run.end_dry_run()
-    run.end_dry_run("rollout")
+    run.end_dry_run(*KINDS)
     terminal = run.terminal_columns
     coloured = chosen.in_colours(terminal is not None)
     written = show.html_printer() if chosen.html else show.printer(coloured)
     before, after = show.page() if chosen.html else ("", "")
-    view = show.View(chosen.full, chosen.columns(terminal), frozenset(chosen.turns))
+    width = chosen.columns(terminal if chosen.html else run.reader_columns)
+    view = show.View(chosen.full, width, frozenset(chosen.turns))
     run.open()
     if chosen.watch:
         _watch(run, chosen, written)
         return
     run.emit_text(before, styled=True)
-    rows = []
+    rows, tasks, there = [], list[dict[str, str]](), set[int]()
+    steps: dict[str, list[TrainStep]] = {}  # by file
     for shown in _shown(run, chosen, files):
-        rollout, standing = (shown.record, shown.standing()) if isinstance(shown, Progress) else (shown, "")
-        run.counts["rollouts"] += 1
-        if chosen.listing:
-            rows.append(show.row(rollout))
+        if isinstance(shown, cli.Line):
+            run.counts["training steps"] += 1
+            steps.setdefault(shown.source, []).append(shown.record)
             continue
-        for text in written(show.graph(rollout, view, standing) if chosen.tree else show.lines(rollout, view)):
+        record, standing = (shown.record, shown.standing()) if isinstance(shown, Progress) else (shown, "")
+        if record["kind"] == "task":
+            run.counts["tasks"] += 1
+            tasks.append(show.task_row(record))
+            lines = show.task_lines(record, view, run.data)
+        else:
+            run.counts["rollouts"] += 1
+            there |= numbers(record)
+            rows.append(show.row(record))
+            lines = show.graph(record, view, standing) if chosen.tree else show.lines(record, view)
+        for text in written(lines) if not chosen.listing else ():
             run.emit_text(text, styled=True)
-    for text in written(show.table(rows, chosen.width or terminal)):
+    listed = (rows, tasks) if chosen.listing else ()
+    for text in written(line for each in listed for line in show.table(each, chosen.width or terminal)):
+        run.emit_text(text, styled=True)
+    for text in written(line for name, of in steps.items() for line in show.step_lines(name, of, view)):
         run.emit_text(text, styled=True)
     run.emit_text(after, styled=True)
-    if chosen.prefixes and not run.counts["rollouts"]:
-        raise ToolError(f"no rollout begins with {' or '.join(chosen.prefixes)}")
+    if chosen.prefixes and not run.counts.total():
+        raise ToolError(f"no record begins with {' or '.join(chosen.prefixes)}")
+    if chosen.turns and run.counts["rollouts"] and there.isdisjoint(chosen.turns):
+        raise ToolError(f"no rollout has turn or node {' or '.join(map(str, chosen.turns))}")
 
 
-def _shown(run: cli.Run, chosen: ShowOptions, files: Sequence[str]) -> Iterator[Rollout | Progress]:
-    """The rollouts to show, and the searches of files that may still be written."""
+def _shown(
+    run: cli.Run, chosen: ShowOptions, files: Sequence[str]
+) -> Iterator[Rollout | Task | Progress | cli.Line[TrainStep]]:
+    """The records to show, training steps with their files, and the searches of files that may still be written."""
     live = [file for file in files if names_searches(file)]
     yield from _wanted([Searches(file) for file in live], chosen)
     rest = tuple(file for file in files if file not in live)
-    for line in run.lines("rollout", files=rest) if rest else ():
-        if not chosen.wants(line.record):
+    lines: Iterable[cli.Line[Shown]] = run.lines(*KINDS, files=rest) if rest else ()
+    for line in lines:
+        record = line.record
+        if not chosen.wants(record):
             continue
-        if not chosen.tree:
-            yield line.record
-        elif is_search(line.record):
-            yield Progress.ended(line.record)
+        if chosen.tree:
+            if record["kind"] == "rollout" and is_search(record):
+                yield Progress.ended(record)
+            else:
+                run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
+        elif record["kind"] != "rollout" and chosen.turns:
+            run.reject(line, "no rollout, so there are no turns: --turn is about rollouts")
+        elif record["kind"] == "train_step":
+            yield cast(cli.Line[TrainStep], line)
         else:
-            run.reject(line, "no search: --tree shows what mle-rollout --scaffold search made")
+            yield record
 
 
 def _wanted(files: Sequence[Searches], chosen: ShowOptions) -> Iterator[Progress]:

@@ -9,6 +9,7 @@ from ..base.errors import OptionError
 from ..base.options import declarations
 from ..cli_options import options
 from ..records.rollout import Rollout
+from ..run import counted
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun
@@ -24,7 +25,25 @@ SETTLED_LATER: dict[str, Any] = {
 }
 
 
-@cli.command("mle-train-grpo", seed=True, own_resume=True)
+USUAL = (
+    "--model",
+    "--preset",
+    "--algorithm",
+    "--run-dir",
+    "--epochs",
+    "--learning-rate",
+    "--groups-per-step",
+    "--max-steps",
+    "--lora-rank",
+    "--beta",
+    "--save-steps",
+    "--validate",
+    "--stream",
+    "--publish",
+)
+
+
+@cli.command("mle-train-grpo", seed=True, own_resume=True, usual=USUAL)
 @options(GrpoPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(GrpoOptions, "overrides", build=dict, **SETTLED_LATER)
@@ -56,7 +75,7 @@ def main(
 
     Sampled token ids are used where present, never the text tokenized again. Tokens that the policy did not write carry
     no loss. Groups of fewer than two and groups without reward spread are dropped and counted. With --resume the run in
-    OUT continues: rollouts that it was trained on are skipped, new ones are trained on.
+    RUN_DIR continues: rollouts that it was trained on are skipped, new ones are trained on.
 
     Reads the whole input first (not with --stream), and writes a train_step record per optimiser step.
     """
@@ -83,7 +102,10 @@ def main(
         groups = len({line.record["group"] for line in held})
         what = f"would hand over, for {start.model}, " if handed_over else f"would train {start.model} on "
         place = f"to {PRIME_RL} in {engine.engine_dir}" if handed_over else f"into {folder.out}"
-        run.say(f"{what}{len(held)} rollouts in {groups} groups for {chosen.epochs} epochs {place}")
+        given = (
+            f"{counted(len(held), 'rollouts')} in {counted(groups, 'groups')} for {counted(chosen.epochs, 'epochs')}"
+        )
+        run.say(f"{what}{given} {place}")
         if handed_over:
             run.say(describe(chosen, engine, held, run.reject))
             return
@@ -107,6 +129,8 @@ def main(
     steps = session.train_stream(samples) if streaming.stream else session.train(samples)
     run.progress(None, "steps")
     run.counts.update(session.record_steps(steps, run.emit, run.say, folder.export_merged, run.allow_empty))
+    for text in () if run.quiet else session.account_lines():
+        run.say(text)
     if session.retokenized:
         rollouts = "1 rollout" if session.retokenized == 1 else f"{session.retokenized} rollouts"
         run.say(f"{rollouts} had no token ids: the text was tokenised again")

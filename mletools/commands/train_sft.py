@@ -6,13 +6,27 @@ from pathlib import Path
 from .. import cli
 from ..base.errors import OptionError
 from ..cli_options import options
+from ..run import counted
 from ..training import conversations, dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun
 from ..training.step_loader import leads, processes
 
+USUAL = (
+    "--model",
+    "--from-scratch",
+    "--run-dir",
+    "--epochs",
+    "--max-seconds",
+    "--batch",
+    "--learning-rate",
+    "--lora-rank",
+    "--save-steps",
+    "--validate",
+)
 
-@cli.command("mle-train-sft", seed=True, own_resume=True)
+
+@cli.command("mle-train-sft", seed=True, own_resume=True, usual=USUAL)
 @options(SftPolicy, "start", POLICY)
 @options(RunFolder, "folder", FOLDER)
 @options(SftOptions, "chosen", OPTIMISER)
@@ -39,7 +53,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if run.dry_run:
         held = list(conversations.lines(run))
         run.say(
-            f"would train {start.model or start.from_scratch} on {len(held)} rollouts for {chosen.epochs} epochs into "
+            f"would train {start.model or start.from_scratch} on {counted(len(held), 'rollouts')} for {counted(chosen.epochs, 'epochs')} into "
             f"{folder.out}"
         )
         if start.model is not None:
@@ -59,3 +73,5 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     steps = session.train(session.samples(lines, run.reject))
     run.progress(None, "steps")
     run.counts.update(session.record_steps(steps, run.emit, run.say, folder.export_merged, run.allow_empty))
+    for text in () if run.quiet else session.account_lines():
+        run.say(text)

@@ -6,19 +6,19 @@ tool, or what the scaffold told it. Not covered: the graph of a search, but for 
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal, cast
 
 from .. import __version__
-from ..records.rollout import Message, Rollout, Usage
+from ..records.atif import AtifCall, AtifMetrics, AtifResult, AtifStep
+from ..records.rollout import Message, MessageCall, Rollout, Usage
 
 VERSION = "ATIF-v1.7"
 
 
-def trajectory(rollout: Rollout) -> dict[str, Any]:
+def trajectory(rollout: Rollout) -> dict[str, object]:
     """The trajectory of a rollout."""
     policy = rollout["policy"]
-    agent: dict[str, Any] = {
+    agent = {
         "name": f"mletools-{rollout['scaffold']}",
         "version": __version__,
         "model_name": policy["model"],
@@ -35,39 +35,41 @@ def trajectory(rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def _steps(rollout: Rollout) -> list[dict[str, Any]]:
+def _steps(rollout: Rollout) -> list[AtifStep]:
     usage = {turn["message"]: turn.get("usage") for turn in rollout["turns"] if "message" in turn}
-    steps: list[dict[str, Any]] = []
+    steps: list[AtifStep] = []
     seen: list[int] = []  # the tokens of the sequence so far
     for place, message in enumerate(rollout["messages"]):
         role = message["role"]
         seen = [*message["prompt_token_ids"]] if "prompt_token_ids" in message else seen
         if role == "assistant":
-            steps.append(_agent(message, usage.get(place), [*seen]))
+            steps.append(_agent(len(steps) + 1, message, usage.get(place), [*seen]))
         elif steps and steps[-1]["source"] == "agent":
             # The scaffold's answer is an observation of the step before it, as a tool's is.
-            result: dict[str, Any] = {"content": message["content"]}
+            result: AtifResult = {"content": message["content"]}
             if (call := message.get("tool_call_id")) and call in _calls(steps[-1]):
                 result["source_call_id"] = call
-            steps[-1].setdefault("observation", {"results": []})["results"].append(result)
+            earlier = (steps[-1].get("observation") or {}).get("results") or []
+            steps[-1]["observation"] = {"results": [*earlier, result]}
         else:
-            steps.append({"source": "system" if role == "system" else "user", "message": message["content"]})
+            source: Literal["system", "user"] = "system" if role == "system" else "user"
+            steps.append({"step_id": len(steps) + 1, "source": source, "message": message["content"]})
         seen += message.get("token_ids", ())
-    return [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
+    return steps
 
 
-def _calls(step: Mapping[str, Any]) -> set[str]:
-    return {call["tool_call_id"] for call in step.get("tool_calls", ())}
+def _calls(step: AtifStep) -> set[str]:
+    return {str(call["tool_call_id"]) for call in step.get("tool_calls") or ()}
 
 
-def _agent(message: Message, used: Usage | None, prompt: list[int]) -> dict[str, Any]:
+def _agent(number: int, message: Message, used: Usage | None, prompt: list[int]) -> AtifStep:
     """A message of the policy as a step; `prompt`: the tokens that it saw, where any are known."""
-    step: dict[str, Any] = {"source": "agent", "message": message["content"]}
+    step: AtifStep = {"step_id": number, "source": "agent", "message": message["content"]}
     if message.get("reasoning"):
         step["reasoning_content"] = message["reasoning"]
     if calls := message.get("tool_calls"):
-        step["tool_calls"] = [_call(call, number) for number, call in enumerate(calls)]
-    metrics: dict[str, Any] = {}
+        step["tool_calls"] = [_call(call, place) for place, call in enumerate(calls)]
+    metrics: AtifMetrics = {}
     if used is not None:
         metrics = {"prompt_tokens": used["prompt_tokens"], "completion_tokens": used["completion_tokens"]}
         metrics["cost_usd"] = used["usd"]
@@ -76,16 +78,16 @@ def _agent(message: Message, used: Usage | None, prompt: list[int]) -> dict[str,
         metrics["completion_token_ids"] = message["token_ids"]
         metrics["completion_tokens"] = metrics.get("completion_tokens") or len(message["token_ids"])
     if "logprobs" in message:
-        metrics["logprobs"] = message["logprobs"]
-    if metrics := {name: value for name, value in metrics.items() if value is not None}:
-        step["metrics"] = metrics
+        metrics["logprobs"] = [*message["logprobs"]]
+    if known := {name: value for name, value in metrics.items() if value is not None}:
+        step["metrics"] = cast(AtifMetrics, known)
     return step
 
 
-def _call(call: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _call(call: MessageCall, number: int) -> AtifCall:
     """A call of the chat protocol; arguments that are no JSON object are kept as a text under `text`."""
     function = call.get("function") or {}
-    told = function.get("arguments", {})
+    told: object = function.get("arguments", {})
     try:
         arguments = json.loads(told) if isinstance(told, str) else told
     except ValueError:
@@ -97,7 +99,7 @@ def _call(call: Mapping[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _totals(usage: Usage) -> dict[str, Any]:
+def _totals(usage: Usage) -> dict[str, float]:
     found = {
         "total_prompt_tokens": usage["prompt_tokens"],
         "total_completion_tokens": usage["completion_tokens"],
@@ -106,9 +108,9 @@ def _totals(usage: Usage) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _outcome(rollout: Rollout) -> dict[str, Any]:
+def _outcome(rollout: Rollout) -> dict[str, object]:
     """What came of it: the task, the rollout's place in its group, and reward and verdict once it is graded."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "task": rollout["task"]["id"],
         "group": rollout["group"],
         "sample": rollout["sample"],

@@ -7,25 +7,43 @@
 Covered: text, thoughts, calls of tools; task, id and reward of each. Not covered: token ids (atif has them).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import Any
+from typing import NotRequired, TypedDict
 
-from ..records.rollout import Message, Rollout
+from ..records.rollout import CalledFunction, Message, MessageCall, Rollout
 
 
-def chat(rollout: Rollout) -> dict[str, Any]:
+class Call(TypedDict):
+    """A call of a tool; its arguments stay one text: columns of a table have one type."""
+
+    id: str | None
+    type: str
+    function: CalledFunction
+
+
+class Plain(TypedDict):
+    """A message as the chat protocol has it; what the policy thought as servers spell it."""
+
+    role: str
+    content: str
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[Call]]
+    tool_call_id: NotRequired[str]
+
+
+def chat(rollout: Rollout) -> dict[str, object]:
     """The conversation of a rollout."""
     return {"messages": [_plain(message) for message in rollout["messages"]], **_about(rollout)}
 
 
-def completion(rollout: Rollout) -> dict[str, Any] | None:
+def completion(rollout: Rollout) -> dict[str, object] | None:
     """The messages before the policy's first one, and those from it on; None: the policy said nothing."""
     parts = _parts(rollout)
     return None if parts is None else {"prompt": parts[0], "completion": parts[1], **_about(rollout)}
 
 
-def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, Any]]:
+def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
     """Pairs of a group's rollouts that begin with the same messages and have unequal rewards, the better one as chosen.
 
     every: all of them; else the best with the worst alone, of equals the first that came.
@@ -51,7 +69,7 @@ def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, Any]]:
             }
 
 
-def _parts(rollout: Rollout) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+def _parts(rollout: Rollout) -> tuple[list[Plain], list[Plain]] | None:
     messages = rollout["messages"]
     first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), None)
     if first is None:
@@ -59,9 +77,8 @@ def _parts(rollout: Rollout) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return [_plain(message) for message in messages[:first]], [_plain(message) for message in messages[first:]]
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    """The message as the chat protocol has it; what the policy thought as servers spell it."""
-    found: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+def _plain(message: Message) -> Plain:
+    found: Plain = {"role": message["role"], "content": message["content"]}
     if message.get("reasoning"):
         found["reasoning_content"] = message["reasoning"]
     if calls := message.get("tool_calls"):
@@ -71,14 +88,13 @@ def _plain(message: Message) -> dict[str, Any]:
     return found
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Its arguments stay one text: columns of a table have one type."""
+def _call(call: MessageCall) -> Call:
     function = call.get("function") or {}
-    told = {"name": function.get("name", ""), "arguments": function.get("arguments", "")}
+    told: CalledFunction = {"name": function.get("name", ""), "arguments": function.get("arguments", "")}
     return {"id": call.get("id"), "type": "function", "function": told}
 
 
-def _about(rollout: Rollout) -> dict[str, Any]:
+def _about(rollout: Rollout) -> dict[str, object]:
     return {
         "task": rollout["task"]["id"],
         "id": rollout["id"],

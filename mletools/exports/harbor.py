@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import RecordError
 from ..base.options import option
@@ -70,21 +69,22 @@ class HarborOptions:
         metavar="IMAGE",
     )
     dockerfile: bool = option(
-        "Write a Dockerfile a task, to be built, instead of naming the image for all of them: some readers pull only.",
+        "Write one Dockerfile per task, to be built, instead of naming one image for all tasks.",
         default=False,
     )
     verifier: str = option(
-        "separate: the agent's box never holds the answers. shared: for readers that know no other; the answers come "
-        "into the box that the agent has worked in, where what it left running could read them.",
+        "separate: the agent's container never holds the answers. shared: for readers that know no other form; the "
+        "answers are copied into the container that the agent has worked in, where a process that it left running "
+        "could read them.",
         default="separate",
         choices=("separate", "shared"),
     )
-    agent_timeout: float = option("Seconds that an agent has.", default=3600.0, above=0, metavar="S")
-    cpus: int = option("Processors of a box.", default=2, at_least=1)
-    memory: int = option("Memory of a box.", default=8192, at_least=256, metavar="MB")
-    storage: int = option("Disk of a box.", default=10240, at_least=256, metavar="MB")
-    gpus: int = option("GPUs of a box.", default=0, at_least=0)
-    org: str = option("Before the slash of a task's name.", default="mletools", metavar="NAME")
+    agent_timeout: float = option("Time limit of an agent.", default=3600.0, above=0, kind="seconds")
+    cpus: int = option("Processors per container.", default=2, at_least=1)
+    memory: int = option("Memory per container.", default=8192, at_least=256, metavar="MB")
+    storage: int = option("Disk per container.", default=10240, at_least=256, metavar="MB")
+    gpus: int = option("GPUs per container.", default=0, at_least=0)
+    org: str = option("Organisation: the part of a task's name before the slash.", default="mletools", metavar="NAME")
 
     def named(self, version: str) -> "HarborOptions":
         """The options with the image of this version of mletools, where none is given."""
@@ -170,7 +170,7 @@ def solution(task: Task) -> str:
 def _toml(task: Task, options: HarborOptions) -> str:
     metric = task["metric"]
     separate = options.verifier == "separate"
-    environment: dict[str, Any] = {
+    environment: dict[str, object] = {
         **({} if options.dockerfile else {"docker_image": options.image}),
         "workdir": WORKDIR,
         "network_mode": "no-network",
@@ -179,7 +179,7 @@ def _toml(task: Task, options: HarborOptions) -> str:
         "storage_mb": options.storage,
         "gpus": options.gpus,
     }
-    sections: list[tuple[str, dict[str, Any]]] = [
+    sections: list[tuple[str, dict[str, object]]] = [
         ("", {"schema_version": "1.4", "artifacts": [SUBMISSION]}),
         (
             "task",
@@ -206,7 +206,7 @@ def _toml(task: Task, options: HarborOptions) -> str:
     return "\n".join("\n".join(_section(name, values)) for name, values in sections)
 
 
-def _section(name: str, values: dict[str, Any]) -> Iterator[str]:
+def _section(name: str, values: dict[str, object]) -> Iterator[str]:
     if name:
         yield f"[{name}]"
     for key, value in values.items():
@@ -214,6 +214,6 @@ def _section(name: str, values: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """A TOML value: JSON's, but for the one character that TOML wants spelled out."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

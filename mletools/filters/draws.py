@@ -2,11 +2,12 @@
 
 What is drawn depends on the seed and on ids, not on the order of the input. A split decides on each record alone, so
 it streams, agrees between streams of one set of tasks, and does not move a task when tasks are added; its shares hold
-on average. A sample holds what it has drawn, at most `number` records per key, until the input ends.
+on average. An exact split holds the input, and its parts have their shares of that input, up to whole tasks. A sample
+holds what it has drawn, at most `number` records per key, until the input ends.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..base.ids import derive_seed
@@ -43,9 +44,9 @@ class DrawOptions:
     """Which records are drawn at random."""
 
     sample: int | None = option("Draw N records at random.", at_least=1)
-    per: str = option("--sample: N of all, or N of each task.", default="all", choices=("all", "task"))
+    per: str = option("--sample: N records in total, or N per task.", default="all", choices=("all", "task"))
     split: Mapping[str, float] | None = option(
-        "Divide the records at random; the shares hold on average. Needs --part.",
+        "Divide the records at random. Each task is drawn on its own, so the shares hold on average. Needs --part.",
         metavar="NAME=SHARE,...",
         read=read_split,
     )
@@ -54,17 +55,49 @@ class DrawOptions:
         default="task",
         choices=("task", "record"),
     )
+    exact: bool = option(
+        "--split: give each part exactly its share of this input, up to whole tasks. Holds the input; a task that is "
+        "added may move others.",
+        default=False,
+    )
     part: str | None = option("--split: write the records of this part.", metavar="NAME")
+
+
+def _key(record: Record, by: str) -> str:
+    return str(task_of(record)["id"] if by == "task" else record["id"])
+
+
+def exact_parts(records: Iterable[Record], split: Mapping[str, float], by: str, seed: int) -> list[str]:
+    """The name of the part that each record falls into: of N tasks (or records) a part has its share of N, rounded."""
+    keys = [_key(record, by) for record in records]
+    ordered = sorted(set(keys), key=lambda key: (derive_seed(seed, "split", key), key))
+    parts: dict[str, str] = {}
+    share = 0.0
+    for name, more in split.items():
+        share += more
+        for key in ordered[len(parts) : round(share * len(ordered))]:
+            parts[key] = name
+    return [parts[key] for key in keys]
 
 
 def part_of(record: Record, split: Mapping[str, float], by: str, seed: int) -> str:
     """The name of the part that a record falls into."""
-    left = derive_seed(seed, "split", task_of(record)["id"] if by == "task" else record["id"]) / SPACE
+    left = derive_seed(seed, "split", _key(record, by)) / SPACE
     for name, share in split.items():
         left -= share
         if left < 0:
             return name
     return name  # the shares add up to a little less than 1
+
+
+def parted(records: Iterable[Record], draws: DrawOptions, seed: int) -> Iterator[tuple[Record, str | None]]:
+    """Each record with the name of its part; None: there is no split."""
+    if draws.split is None:
+        return ((record, None) for record in records)
+    if draws.exact:
+        held = list(records)
+        return zip(held, exact_parts(held, draws.split, draws.split_by, seed), strict=True)
+    return ((record, part_of(record, draws.split, draws.split_by, seed)) for record in records)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Choose rollouts: one by one, then by group (enough members, spread of reward).
 
-One by one, in this order: valid, rewarded, masked, score, duplicates; then what a reward is worth among those of its
+One by one, in this order: valid, rewarded, masked, score, reward, medal, duplicates; then what a reward is worth among those of its
 task: the top share, the gain, the validation score, the running mean. So what is cheap and certain goes first, and a
 drop is counted under the plainest reason; MLE-RL, section 4.1, has the same order (format, value, running mean).
 Whatever drops a rollout, its reward counts in the top share and in the window if it is valid: they tell how well the
@@ -26,6 +26,7 @@ from .remembered import Remembered
 from .values import normalised, top_threshold
 
 DIGESTS = 10_000  # of a task's newest programs, that a duplicate is known by
+MEDALS = (None, "bronze", "silver", "gold")
 Member = tuple[Rollout, Measures]  # of a group
 
 
@@ -127,7 +128,8 @@ class Selection:
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
             return f"invalid: {grade['reason']}"
-        if rollout["reward"] is None and not (options.keep_invalid and not options.spread):
+        reward = rollout["reward"]
+        if reward is None and (options.min_reward is not None or options.spread or not options.keep_invalid):
             return "no reward: the rule gives none to such a rollout"
         if notes.get("masked") and _own(rollout) <= set(notes["masked"]):
             return "masked: none of the policy's messages may carry loss"
@@ -136,6 +138,10 @@ class Selection:
             assert score is not None
             if score > options.min_score if grade["lower_is_better"] else score < options.min_score:
                 return f"score: {score:g} is worse than {options.min_score:g}"
+        if options.min_reward is not None and reward is not None and reward < options.min_reward:
+            return f"reward: {reward:g} is below {options.min_reward:g}"
+        if options.min_medal is not None and MEDALS.index(grade["medal"]) < MEDALS.index(options.min_medal):
+            return f"medal: {grade['medal'] or 'none'}, less than {options.min_medal}"
         if not options.keep_duplicates and rollout["code"] is not None:
             seen = self._seen.setdefault(rollout["task"]["id"], {})
             digest = content_id(normal_form(rollout["code"]))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from ..base.errors import OptionError
+from ..base.nearest import did_you_mean
 from ..base.options import option
 from .draws import DrawOptions
 
@@ -20,13 +21,14 @@ class FilterOptions:
     """
 
     keep_invalid: bool = option(
-        "Keep rollouts without a valid submission: failures teach GRPO, too. With --no-spread also those without a "
-        "reward: imitation needs none.",
+        "Keep rollouts without a valid submission: GRPO also learns from failures. With --no-spread, also keep those "
+        "without a reward: imitation needs none.",
         default=False,
         heading=SINGLE,
     )
     keep_duplicates: bool = option(
-        "Keep equal programs (up to formatting) of one task; tasks of the same DNA, rule and scenario, or data.",
+        "Keep programs of a task that are equal up to formatting; with --tasks, tasks with the same DNA, rule and "
+        "scenario, or data.",
         default=False,
         flags=("--keep-duplicates/--drop-duplicates",),
         switch=True,
@@ -35,58 +37,64 @@ class FilterOptions:
     min_score: float | None = option(
         "Drop valid scores worse than this, in the metric's direction.", metavar="X", heading=SINGLE
     )
-    min_group: int = option("Drop groups with fewer members left.", default=2, at_least=1, heading=GROUPS)
+    min_reward: float | None = option("Drop rollouts with a reward below this.", metavar="X", heading=SINGLE)
+    min_medal: str | None = option(
+        "Drop rollouts without a medal, or with a lower one.", choices=("bronze", "silver", "gold"), heading=SINGLE
+    )
+    min_group: int = option("Drop groups with fewer than N members left.", default=2, at_least=1, heading=GROUPS)
     spread: bool = option("Drop groups whose rewards are all equal.", default=True, switch=True, heading=GROUPS)
     mask_invalid: bool = option(
-        "List the policy's messages in bad form and its invalid hand-ins in filter.masked: no loss on them.",
+        "List the policy's malformed messages and invalid submissions in filter.masked: they carry no loss.",
         default=False,
         switch=True,
         heading="Loss mask",
     )
     top: float | None = option(
-        "Keep a task's best rewards, about this share.", above=0, at_most=1, metavar="SHARE", heading=STEPS
+        "Keep about this share of each task's rollouts, those with the best rewards.",
+        above=0,
+        at_most=1,
+        metavar="SHARE",
+        heading=STEPS,
     )
     calibrate: str = option(
-        "--top of the input, which is held, or of what came so far: the first are in the top.",
+        "--top of the whole input, which is held, or of the rollouts seen so far, so that the first ones always pass.",
         default="input",
         choices=("input", "seen"),
         heading=STEPS,
     )
     tau_adv: float | None = option(
-        "Drop what gains no more human rank than X on its reference.", metavar="X", heading=STEPS
+        "Drop rollouts whose human rank exceeds their reference's by X or less.", metavar="X", heading=STEPS
     )
     tau_val: float | None = option(
-        "Drop what has a validation score of human rank below X.", metavar="X", heading=STEPS
+        "Drop rollouts whose validation score has a human rank below X.", metavar="X", heading=STEPS
     )
     window: int | None = option(
-        "Compare with the mean of the task's last W rewards, reset and memory traces apart. 0: do not.",
+        "Compare with the mean of the task's last W rewards, separately for reset and memory traces. 0: off.",
         at_least=0,
         metavar="W",
         heading=MEAN,
     )
     window_min: int = option(
-        "Drop what meets fewer rewards in the window: it is warming up.",
+        "Drop rollouts while the window has fewer than N rewards (warm-up).",
         default=1,
         at_least=1,
         metavar="N",
         heading=MEAN,
     )
     prune: float = option(
-        "Leave rewards so far below the window's mean out of it.",
+        "Leave rewards more than SIGMAS standard deviations below the window's mean out of the mean.",
         default=2.0,
         at_least=0,
         metavar="SIGMAS",
         heading=MEAN,
     )
-    tau_rm: float | None = option(
-        "Drop what lies less than X off the running mean.", at_least=0, metavar="X", heading=MEAN
-    )
+    tau_rm: float | None = option("Drop rewards within X of the running mean.", at_least=0, metavar="X", heading=MEAN)
     binarise: bool = option(
-        "filter.reward: 1 above the running mean, else 0.", default=False, switch=True, heading=MEAN
+        "Set filter.reward to 1 above the running mean, else to 0.", default=False, switch=True, heading=MEAN
     )
-    normalise: bool = option("filter.reward: the reward less the running mean.", default=False, heading=MEAN)
+    normalise: bool = option("Set filter.reward to the reward minus the running mean.", default=False, heading=MEAN)
     open_groups: int = option(
-        "Groups that wait for members; with more, the oldest is decided as it is.",
+        "Maximum number of groups that wait for members. Beyond it, the oldest group is decided as it is.",
         default=10_000,
         at_least=1,
         metavar="N",
@@ -139,24 +147,28 @@ PRESET_FLAGS = " ".join(_flag(name, value) for name, value in PRESETS["mle-rl"].
 class WorkOptions:
     """What is filtered, and where what is dropped goes."""
 
-    tasks: bool = option("FILES are tasks: keep those that pass the checks of their data.", default=False)
+    tasks: bool = option("FILES are tasks: keep those that pass all checks.", default=False)
     steps: bool = option(
-        "Cut rollouts in turns into one rollout for each valid submission.", default=False, flags=("--cut-steps",)
+        "Cut each multi-turn rollout into one rollout per valid submission.", default=False, flags=("--cut-steps",)
     )
     failed_steps: bool = option(
-        "--cut-steps: also a step for each program that was handed in without a valid submission, and for the rest.",
+        "--cut-steps: also write a step for each submitted program without a valid submission, and for the remaining "
+        "turns.",
         default=False,
     )
-    preset: str | None = option(f"mle-rl: {PRESET_FLAGS}. Options win over it.", choices=tuple(PRESETS))
+    preset: str | None = option(
+        f"mle-rl: {PRESET_FLAGS}. Options on the command line override it.", choices=tuple(PRESETS)
+    )
     state: str | None = option(
-        "Remember the rewards of --top and --window here, from run to run.", kind="state file", metavar="FILE"
+        "File that keeps the rewards of --top and --window from run to run.", kind="state file", metavar="FILE"
     )
     mark: bool = option(
-        "Write what is dropped, too, with filter.kept false and the reason; with --cut-steps the rollouts without a step.",
+        "Also write dropped rollouts, with filter.kept false and the reason; with --cut-steps, rollouts without a "
+        "step.",
         default=False,
     )
     dropped: str | None = option(
-        "Write what is dropped here, with the reason.", kind="output file", metavar="FILE", machine=True
+        "Write dropped records to FILE, with the reason.", kind="output file", metavar="FILE", machine=True
     )
 
 
@@ -165,13 +177,13 @@ class ApartOptions:
     """Whose tasks the records must not be of: of training and evaluation, say."""
 
     disjoint_from: tuple[str, ...] = option(
-        "Fail, and name the tasks, where FILE has a task or its data, too, as an evaluation set. Repeatable.",
+        "Fail, and name the tasks, where FILE (say, an evaluation set) has the same task or its data. Repeatable.",
         default=(),
         kind="existing file",
         metavar="FILE",
     )
     exclude: tuple[str, ...] = option(
-        "Leave out the records whose task, or its data, FILE has, too. Repeatable.",
+        "Leave out records whose task or data is also in FILE. Repeatable.",
         default=(),
         kind="existing file",
         metavar="FILE",
@@ -201,13 +213,18 @@ def check_draws(draws: DrawOptions, apart: ApartOptions, flags: Mapping[str, str
 
     `flags` are the options on the command line: {field: flag}.
     """
-    for name, needed, value in (("per", "sample", draws.sample), ("split_by", "split", draws.split)):
+    for name, needed, value in (
+        ("per", "sample", draws.sample),
+        ("split_by", "split", draws.split),
+        ("exact", "split", draws.split),
+    ):
         if name in flags and value is None:
             raise OptionError(f"{flags[name]} needs --{needed}")
     if (draws.split is None) != (draws.part is None):
         raise OptionError("--split needs --part NAME, the part to write" if draws.split else "--part needs --split")
     if draws.split is not None and draws.part not in draws.split:
-        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}")
+        near = did_you_mean(draws.part or "", draws.split)
+        raise OptionError(f"--part {draws.part}: --split has the parts {', '.join(draws.split)}{near}")
     drawing = draws.sample is not None or draws.split is not None
     if not drawing and "seed" in flags:
         raise OptionError("--seed needs --sample or --split")

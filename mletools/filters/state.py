@@ -11,6 +11,7 @@ from typing import BinaryIO, TypedDict
 
 from ..base.errors import ToolError
 from ..base.jsonl import dumps, loads
+from ..base.typed import convert
 from .remembered import Remembered, TaskRewards
 
 KIND = "mle-filter state"
@@ -22,6 +23,15 @@ class Begun(TypedDict):
 
     output: str
     tasks: dict[str, TaskRewards]
+
+
+class State(TypedDict):
+    """What the file holds."""
+
+    kind: str
+    version: int
+    tasks: dict[str, TaskRewards]
+    begun: Begun | None
 
 
 class StateFile:
@@ -90,10 +100,9 @@ class StateFile:
             state = loads(text)
             if state["kind"] != KIND or state["version"] != 1:
                 raise ValueError(f"kind and version are {state['kind']!r} and {state['version']!r}")
-            for tasks in (state["tasks"], *([state["begun"]["tasks"]] if state["begun"] else [])):
-                Remembered.of(tasks)
+            convert(state, State)
             return state["tasks"], state["begun"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ToolError(
                 f"{self.path}: is not what mle-filter --state wrote ({fault}); move it away to begin without it, "
@@ -101,7 +110,7 @@ class StateFile:
             ) from None
 
     def _write(self, tasks: dict[str, TaskRewards]) -> None:
-        state = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
+        state: State = {"kind": KIND, "version": 1, "tasks": tasks, "begun": self._begun}
         new = self.path.with_name(self.path.name + ".new")
         try:
             with open(new, "w", encoding="utf-8") as file:

@@ -26,6 +26,7 @@ from .leaderboard import (
     medal_rows,
     read_leaderboard,
 )
+from .metrics.registry import Inputs
 from .parsing import JOINED
 from .submission import MAX_BYTES, read_submission
 from .table import Invalid
@@ -140,8 +141,7 @@ def _score(task: Scoring, answers: Answers, content: bytes, max_bytes: int) -> f
     return score
 
 
-def _inputs(spec: SubmissionFormat, metric: MetricSpec, answers: Answers) -> dict[str, Any]:
-    """The values of registry.INPUTS for the scored rows."""
+def _inputs(spec: SubmissionFormat, metric: MetricSpec, answers: Answers) -> Inputs:
     import numpy as np
 
     counts = slice(None) if answers.counts is None else answers.counts
@@ -149,7 +149,7 @@ def _inputs(spec: SubmissionFormat, metric: MetricSpec, answers: Answers) -> dic
     def column(name: str) -> Any:
         return np.array(answers.columns[name], dtype=object)[counts]
 
-    inputs: dict[str, Any] = {"names": spec["target"], "weight": None, "group": None}
+    inputs: Inputs = {"names": spec["target"], "weight": None, "group": None}
     if "group" in metric:
         inputs["group"] = _groups(column, metric["group"])
     if "weight" in metric:
@@ -199,26 +199,28 @@ def standing(task: Task, folder: Path, score: float | None, reason: str | None, 
     private = boards[0] if boards else None
     public = boards[1] if len(boards) > 1 else None
     thresholds = task.get("thresholds") or (private.thresholds if private else None)
-    common: dict[str, Any] = {
-        "thresholds": thresholds,
-        "teams": len(private.scores) if private else None,
-        "public_teams": len(public.scores) if public else None,
-        "human_rank_rule": rank_rule if boards else None,
-    }
+    invalid = Verdict(
+        False,
+        reason,
+        thresholds=thresholds,
+        teams=len(private.scores) if private else None,
+        public_teams=len(public.scores) if public else None,
+        human_rank_rule=rank_rule if boards else None,
+    )
     if score is None:
-        return Verdict(False, reason, **common)
+        return invalid
     score = round(score, int(task["metric"].get("score_round", SCORE_DECIMALS)))
-    return Verdict(
-        True,
-        None,
-        score,
-        medal(score, thresholds, lower) if thresholds else None,
-        better(score, thresholds["median"], lower) if thresholds else False,
+    return replace(
+        invalid,
+        valid=True,
+        reason=None,
+        score=score,
+        medal=medal(score, thresholds, lower) if thresholds else None,
+        above_median=better(score, thresholds["median"], lower) if thresholds else False,
         position=private.position(score) if private else None,
         public_position=public.position(score) if public else None,
         human_rank=_human_rank(score, boards, rank_rule) if boards else None,
         normalised_score=private.normalised(score) if private else None,
-        **common,
     )
 
 

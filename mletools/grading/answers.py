@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from ..base.errors import ToolError
+from ..base.errors import ToolError, data_advice
 from ..records.task import RowCondition, Scoring, SubmissionFormat
 from . import parsing
 from .alphabet import MISSING, Alphabet, alphabet_of
@@ -80,7 +80,7 @@ def read_answers(path: str, task: Scoring, names: Sequence[str] = ()) -> Answers
     try:
         modified_ns = os.stat(path).st_mtime_ns
     except OSError as error:
-        raise ToolError(f"{path}: {error.strerror}; is --data the folder that the task was written to?") from None
+        raise ToolError(f"{path}: {error.strerror}; {data_advice()}") from None
     return _read_answers(path, modified_ns, json.dumps(grading))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.errors import RecordError
+from ..base.errors import RecordError, data_advice
 from ..base.ids import bytes_digest
 from ..records.rollout import Execution, Graded, HumanRank, RankRule, RewardRule, Rollout, SubmissionFile
 from ..records.sample import submission_mb
@@ -85,7 +85,7 @@ class Grader:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise RecordError(f"{path}: {error.strerror}; is --data the folder that mle-sandbox wrote to?") from None
+            raise RecordError(f"{path}: {error.strerror}; {data_advice('mle-sandbox wrote to')}") from None
         if bytes_digest(content) != submission["digest"]:
             raise RecordError(f"{path}: is not the submission that mle-sandbox took out (its digest differs)")
         return content

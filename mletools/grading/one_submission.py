@@ -1,4 +1,4 @@
-"""Grades one submission file on a task, without a rollout: a record in a pipe, lines for people on a terminal.
+"""Grades one submission file on a task, without a rollout: a record in a pipe, human-readable lines on a terminal.
 
 For graders that others call, the verdict as numbers in a file: there a file that is missing, or is no plain file, is what
 an agent left, not an error.
@@ -33,15 +33,15 @@ class SubmissionOptions:
 
     submission: str | None = option("Grade this CSV instead of rollouts.", kind="path", metavar="FILE", machine=True)
     task: str | None = option(
-        "The file with the submission's task.", kind="existing file", metavar="TASKS", machine=True
+        "File with the task of the submission.", kind="existing file", metavar="TASKS", machine=True
     )
     id: str | None = option(
-        "The task's id, or how it begins; needed where TASKS holds several.", metavar="ID", machine=True
+        "Id of the task, or its beginning. Needed where TASKS holds several.", metavar="ID", machine=True
     )
 
     reward_json: str | None = option(
-        "Write the verdict as a flat object of finite numbers, too: reward, valid, above_median, medal (0 none to 3 gold), "
-        "and score and human_rank where there are any. A missing submission is then an invalid one.",
+        "Also write the verdict as a flat JSON object of finite numbers: reward, valid, above_median, medal (0 none "
+        "to 3 gold), and score and human_rank where they exist. A missing submission then counts as invalid.",
         kind="output file",
         metavar="FILE",
         machine=True,
@@ -66,7 +66,7 @@ class SubmissionOptions:
 
 
 def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> None:
-    """Write the verdict: to a terminal lines for people, else a record. ToolError: no such task, or the metric fails."""
+    """Write the verdict: to a terminal human-readable lines, else a record. ToolError: no such task, or the metric fails."""
     assert options.submission is not None and options.task is not None
     run.open()
     task = _task(run, options.task, options.id or "")
@@ -76,7 +76,7 @@ def grade_submission(run: Run, grader: Grader, options: SubmissionOptions) -> No
     if options.reward_json is not None:
         Path(options.reward_json).write_text(json.dumps(numbers(verdict, reward)) + "\n")
     if room := run.terminal_columns:
-        run.emit_text("\n".join(lines(task["id"], verdict, room)) + "\n")
+        run.emit_text("\n".join(lines(task, verdict, room)) + "\n")
         run.counts["valid" if verdict["valid"] else "invalid"] += 1
         return
     record = {"kind": "verdict", "version": 1, "id": content_id(task["id"], verdict["digest"] or ""), "lineage": []}
@@ -132,21 +132,25 @@ def _task(run: Run, path: str, begins: str) -> Task:
     raise ToolError(f"{path}: holds {len(chosen)} tasks{what}; choose one with --id:\n  {named}")
 
 
-def lines(task: str, verdict: Graded, room: int = 80) -> list[str]:
-    """The verdict for people, in `room` columns."""
+def lines(task: Task, verdict: Graded, room: int = 80) -> list[str]:
+    """The verdict, human-readable, in `room` columns."""
     arrow = "lower is better" if verdict["lower_is_better"] else "higher is better"
-    found = [("task", task), ("metric", f"{verdict['metric']}, {arrow}")]
+    baselines = bool(task["provenance"].get("baselines"))  # whose scores stand for people's
+    found = [("task", task["id"]), ("metric", f"{verdict['metric']}, {arrow}")]
     if not verdict["valid"]:
         return _aligned([*found, ("valid", "no"), ("reason", verdict["reason"] or "")], room)
     found += [("valid", "yes"), ("score", f"{verdict['score']:g}")]
     if verdict["thresholds"]:
         steps = ", ".join(f"{name} {value:g}" for name, value in verdict["thresholds"].items())
         median = "above the median" if verdict["above_median"] else "not above the median"
-        found += [("medal", verdict["medal"] or f"none, {median}"), ("thresholds", steps)]
+        medal = verdict["medal"] or f"none, {median}"
+        found += [("medal", medal), ("thresholds", steps + (" (of trained baselines)" if baselines else ""))]
     if verdict["teams"]:
-        found.append(("place", f"{verdict['position']} among {verdict['teams']} teams"))
+        what = "trained baselines" if baselines else "teams"
+        found.append(("place", f"{verdict['position']} among {verdict['teams']} {what}"))
     if verdict["human_rank"] is not None:
-        found.append(("human rank", f"{verdict['human_rank']:.3f} ({verdict['human_rank_rule']})"))
+        rule = verdict["human_rank_rule"]
+        found.append(("human rank", f"{verdict['human_rank']:.3f} ({rule}{', among baselines' if baselines else ''})"))
     return _aligned(found, room)
 
 

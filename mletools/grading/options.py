@@ -35,16 +35,16 @@ def _weights_text(text: str) -> str:
 class GradingOptions:
     """`max_submission` is in MB (2**20 bytes)."""
 
-    reward: str = option("How the verdict becomes a reward.", default="milestone", choices=REWARDS)
-    failure_reward: float = option("partial-credit: the reward of a total failure.", default=rewards.FAILURE)
+    reward: str = option("Rule that turns the verdict into a reward.", default="milestone", choices=REWARDS)
+    failure_reward: float = option("partial-credit: reward of a total failure.", default=rewards.FAILURE)
     marker_credit: float = option(
-        "partial-credit: what a failure earns for each report that arrived.",
+        "partial-credit: reward of a failure per progress report.",
         default=rewards.MARKER_CREDIT,
         at_least=0,
     )
     scale_score: str = option(
-        "raw, partial-credit: the score as it is, or (score - median) / (gold - median) of the task's thresholds: 0 at the "
-        "median and 1 at gold, in every metric.",
+        "raw, partial-credit: none: the score as it is. thresholds: (score - median) / (gold - median) of the task's "
+        "thresholds, so 0 at the median and 1 at gold in every metric.",
         default="none",
         choices=("none", "thresholds"),
     )
@@ -60,7 +60,8 @@ class GradingOptions:
         choices=RULES,
     )
     max_submission: int = option(
-        f"A larger file is invalid; {TIMES_SAMPLE} times the task's sample submission where that is more.",
+        f"Maximum size of a valid submission, or {TIMES_SAMPLE} times the task's sample submission where that is "
+        f"larger.",
         default=MAX_BYTES >> 20,
         at_least=1,
         metavar="MB",

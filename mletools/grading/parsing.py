@@ -25,6 +25,7 @@ from .alphabet import MISSING, TRUTH_LABELS, TRUTH_VALUES, Alphabet, kind_proble
 MOST_DIGITS = 18
 SHOWN = 50
 ANY = Alphabet(frozenset(), "any")
+Box = dict[str, float | str]  # by field; of a label the text, else the number
 
 
 class CellFormat(TypedDict, total=False):
@@ -275,7 +276,7 @@ def _spans(cell: str, spec: CellFormat) -> list[tuple[int, int]]:
     return spans
 
 
-def _boxes(cell: str, spec: CellFormat) -> list[dict[str, Any]]:
+def _boxes(cell: str, spec: CellFormat) -> list[Box]:
     fields = spec["fields"]
     items = cell.split()
     if len(items) % len(fields):
@@ -304,9 +305,9 @@ def _finite(items: Sequence[str]) -> list[float] | None:
     return values if all(map(math.isfinite, values)) and "_" not in text and text.isascii() else None
 
 
-def box(items: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
+def box(items: Sequence[str], fields: Sequence[str]) -> Box:
     """One box from its items; ValueError for an item that is not a finite number."""
-    values: dict[str, Any] = {}
+    values: Box = {}
     for name, item in zip(fields, items, strict=True):
         if name == "label":
             values[name] = canonical_label(item)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from ..base.digests import files_digest
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..records.places import check_inside, private_files
 from ..records.task import Task
 
@@ -47,6 +47,6 @@ def _check_files(folder: Path, names: tuple[str, ...], digest: str) -> None:
     try:
         actual = files_digest(folder, names)
     except ToolError as error:
-        raise RecordError(f"{error}; is --data the folder that the task was written to?") from None
+        raise RecordError(f"{error}; {data_advice()}") from None
     if actual != digest:
         raise RecordError(f"{folder}: the files are not those of the task record (digest differs)")

@@ -8,9 +8,13 @@ Not covered: the content of messages (scaffolds), concurrency (the command: one 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from ..base.errors import RecordError, ToolError
+from ..base.hub import model_folder
+from ..base.nearest import did_you_mean
+from ..records.rollout import Message
 from ..records.task import Task
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 
@@ -54,13 +58,34 @@ class ContextExceeded(RecordError):
     index: int = 0
 
 
+class Parameters(TypedDict, total=False):
+    """The parameters of a tool, a JSON Schema of an object."""
+
+    type: str
+    properties: dict[str, object]
+    required: list[str]
+
+
+class OfferedFunction(TypedDict, total=False):
+    name: str
+    description: str
+    parameters: Parameters
+
+
+class OfferedTool(TypedDict):
+    """A tool that a model may call, as OpenAI's protocol defines one; its name is always there."""
+
+    type: str
+    function: OfferedFunction
+
+
 @dataclass(frozen=True)
 class Request:
     """One chat completion request: `messages` in OpenAI's format, and the sampling parameters.
 
     A message has "role" and "content"; an assistant's may have "tool_calls" ({"id", "type": "function",
     "function": {"name", "arguments"}}) and a tool's "tool_call_id" and "name". `max_tokens` bounds the answer, not the
-    prompt. `tools` are definitions in OpenAI's format. A `stop` text ends the answer and is not part of it.
+    prompt. A `stop` text ends the answer and is not part of it.
     Only the scripted model reads `task`, the task record, and `role`, the protocol of the conversation ("react").
 
     What is None here is not sent to a server, which then takes its own value; an engine in this process takes
@@ -72,13 +97,13 @@ class Request:
     `model_sampling`: an engine in this process samples what is None here as the model's own card has it (own_sampling).
     """
 
-    messages: list[dict[str, Any]]
+    messages: list[Message]
     seed: int
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int = 1024
     task: Task | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[OfferedTool] | None = None
     role: str = ""
     stop: tuple[str, ...] = ()
     training: bool = False
@@ -165,7 +190,7 @@ class CountsTokens(Protocol):
     None: of a model that is followed, where the tokenizer is the server's. Thread-safe.
     """
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int | None: ...
+    def count_tokens(self, messages: Sequence[Message]) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -244,9 +269,12 @@ def _kind(spec: str, server: ServerOptions | None) -> tuple[str, str]:
     if server is None or not server.url:
         if spec.endswith(".gguf"):
             raise ToolError(f"{spec}: a GGUF file is run as llama:{spec}")
+        if (folder := model_folder(Path(spec))) is not None:
+            raise ToolError(f"{spec}: a folder is sampled as hf:{folder} (or vllm:{folder})")
+        near = did_you_mean(kind, [each for each in ENGINES if each != "http"])
         raise ToolError(
             f"{spec}: a server's model needs its address: give --model-url or MLE_MODEL_URL"
-            " (or name scripted or hf:PATH, which need none)"
+            f" (or name scripted or hf:PATH, which need none){near}"
         )
     return "http", spec
 

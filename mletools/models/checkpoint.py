@@ -13,6 +13,7 @@ from typing import Any
 from ..base.chat_template import Conversation
 from ..base.errors import RecordError, ToolError
 from ..base.hub import check_weights
+from ..records.rollout import Message
 from . import ContextExceeded, Request
 
 
@@ -58,7 +59,7 @@ def check_context(prompts: Sequence[Sequence[int]], requests: Sequence[Request],
             raise error
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]]) -> list[int]:
+def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """Token ids of a conversation, with the template's prompt for the assistant's next turn.
 
     Where the template tells the past as it was, the prompt goes on from the exact tokens that the policy was asked and

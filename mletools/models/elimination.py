@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 
 from ..base.errors import RecordError
+from ..records.rollout import Message
 from . import Request
 from .dialect import OPTIONAL, Dialect
 
-PROBE, PROBE_TOKENS = [{"role": "user", "content": "Answer with the word JSON."}], 16
+PROBE: list[Message] = [{"role": "user", "content": "Answer with the word JSON."}]
+PROBE_TOKENS = 16
 
 
 class Elimination:

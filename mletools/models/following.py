@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from ..base import published
 from ..base.ids import content_id
+from ..records.rollout import Message
 from . import CountsTokens, Model, Reply, Request
 
 
@@ -85,7 +86,7 @@ class FollowingModel:
                 self._calls -= 1
                 self._change.notify_all()
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int | None:
+    def count_tokens(self, messages: Sequence[Message]) -> int | None:
         """See CountsTokens: all versions have one tokenizer."""
         model = self._model
         return model.count_tokens(messages) if isinstance(model, CountsTokens) else None

@@ -6,8 +6,7 @@ Covered: versions 2 and 3, little-endian. Not covered: tensors.
 
 import mmap
 import struct
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from ..base.errors import ToolError
 
@@ -17,9 +16,22 @@ STRING, ARRAY = 8, 9
 CONTROL, USER_DEFINED = 3, 4  # types of a token
 MOST = 10_000_000  # entries of an array: more is no vocabulary
 
+Header = TypedDict(
+    "Header",
+    {
+        "general.architecture": str,
+        "tokenizer.chat_template": str,
+        "tokenizer.ggml.tokens": list[str],
+        "tokenizer.ggml.token_type": list[int],
+        "tokenizer.ggml.eos_token_id": int,
+        "tokenizer.ggml.unknown_token_id": int,
+    },
+    total=False,
+)  # the metadata by name: numbers, texts, lists of them; others, too
 
-def read_header(file: str) -> Mapping[str, Any]:
-    """The metadata by name: numbers, texts, lists of them. ToolError: no such file, no GGUF file, or a broken one."""
+
+def read_header(file: str) -> Header:
+    """The metadata. ToolError: no such file, no GGUF file, or a broken one."""
     try:
         with open(file, "rb") as opened:
             if opened.read(len(MAGIC)) != MAGIC:
@@ -36,12 +48,12 @@ class _Reader:
     def __init__(self, content: "mmap.mmap") -> None:
         self._content, self._at = content, len(MAGIC)
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Header:
         version = self._number("I")
         if version not in (2, 3):
             raise ValueError(version)
         self._number("Q")  # tensors
-        return {self._text(): self._value(self._number("I")) for _ in range(self._number("Q"))}
+        return cast(Header, {self._text(): self._value(self._number("I")) for _ in range(self._number("Q"))})
 
     def _number(self, form: str) -> Any:
         (value,) = struct.unpack_from(f"<{form}", self._content, self._at)

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
+from ..records.rollout import Message
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 from .own_sampling import Distribution, distribution_of, stated
@@ -91,7 +92,7 @@ class HfModel:
                 replies.update(zip(chosen, answers, strict=True))
         return [replies[index] for index in range(len(requests))]
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """See CountsTokens."""
         with self._tokenizing:
             return len(prompt_ids(self._tokenizer, messages))

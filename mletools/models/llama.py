@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from ..base import jsonl
 from ..base.errors import RecordError, ToolError
+from ..records.rollout import Message
 from . import Reply, Request, ServerOptions
 from .checkpoint import check_context, prompt_ids
-from .gguf_header import CONTROL, USER_DEFINED, read_header
+from .gguf_header import CONTROL, USER_DEFINED, Header, read_header
 from .http import Served
 from .structured import reasoned, told
 
@@ -109,11 +110,11 @@ class LlamaModel:
         _end(self._child)
         self._log.close()
 
-    def _schema(self, request: Request) -> Mapping[str, Any] | None:
+    def _schema(self, request: Request) -> Mapping[str, object] | None:
         """The schema that the answer is kept to. What is trained on is drawn without constraint."""
         return request.schema if self._json and not request.training else None
 
-    def _told(self, request: Request) -> list[dict[str, Any]]:
+    def _told(self, request: Request) -> list[Message]:
         """The messages, with what the model has to know of the form of its answer."""
         schema = self._schema(request)
         if schema is None:
@@ -176,7 +177,7 @@ class _Endpoint(Served):
 class _Tokenizer:
     """Of transformers' tokenizers what checkpoint.prompt_ids asks, answered by the file's head and by the server."""
 
-    def __init__(self, header: Mapping[str, Any], template: _Endpoint, tokenize: _Endpoint) -> None:
+    def __init__(self, header: Header, template: _Endpoint, tokenize: _Endpoint) -> None:
         self._template, self._tokenize = template, tokenize
         tokens: Sequence[str] = header["tokenizer.ggml.tokens"]
         types: Sequence[int] = header.get("tokenizer.ggml.token_type", ())
@@ -217,7 +218,7 @@ class _Tokenizer:
         return "".join(self._tokens[number] for number in numbers)
 
 
-def context_of(header: Mapping[str, Any]) -> int:
+def context_of(header: Header) -> int:
     """Tokens of a slot: those that the model was trained with, and no more than LONGEST_CONTEXT, nor than fit.
 
     The keys and values of all slots, in float16, take at most a quarter of the machine's memory.
@@ -225,7 +226,7 @@ def context_of(header: Mapping[str, Any]) -> int:
     architecture = header.get("general.architecture")
 
     def number(name: str, default: int) -> int:
-        value = header.get(f"{architecture}.{name}", default)
+        value = cast("int | list[int]", header.get(f"{architecture}.{name}", default))
         return max(value) if isinstance(value, list) else int(value)
 
     heads = number("attention.head_count", 1)

@@ -77,14 +77,14 @@ class RoleOptions(KeyOptions):
 
     temperature: float | None = option("Sampling temperature of {model} (default: --temperature).", at_least=0)
     top_p: float | None = option("Nucleus sampling of {model} (default: --top-p).", above=0, at_most=1)
-    max_tokens: int | None = option("Of one answer of {model} (default: as of the others).", at_least=1)
+    max_tokens: int | None = option("Maximum tokens per answer of {model} (default: as for the others).", at_least=1)
     price: tuple[float, float] | None = option(
         "USD per million tokens of {model} (default: the server's usage.cost, or the list price).",
         metavar="PROMPT,COMPLETION",
         read=read_price,
     )
     option: tuple[Field, ...] = option(
-        "A further field of requests to {model}. Repeatable.", default=(), metavar="KEY=JSON", read=read_field
+        "An additional field of requests to {model}. Repeatable.", default=(), metavar="KEY=JSON", read=read_field
     )
 
     @property
@@ -123,29 +123,32 @@ class ModelOptions:
     )
     model_key_env: str | None = option("Environment variable with that key.", metavar="NAME", machine=True)
     model_option: tuple[Field, ...] = option(
-        "A further field of requests, e.g. reasoning_effort=low. Repeatable.",
+        "An additional field of requests, e.g. reasoning_effort=low. Repeatable.",
         default=(),
         metavar="KEY=JSON",
         read=read_field,
     )
-    request_timeout: float = option("Seconds for one request to a server.", default=600.0, metavar="S", machine=True)
-    retries: int = option("Further tries of a request that a server failed.", default=6, at_least=0, machine=True)
+    request_timeout: float = option(
+        "Time limit of one request to a server.", default=600.0, above=0, kind="seconds", machine=True
+    )
+    retries: int = option("Retries after a failed request.", default=6, at_least=0, machine=True)
     wait_for_server: float = option(
-        "Seconds to wait for a server that refuses connections or is loading (503).",
+        "How long to wait for a server that refuses connections or is still loading (503).",
         default=0.0,
         at_least=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
 
     structured: str = option(
-        "Answers in JSON by the server's response_format; auto: of models that reason apart from their answer.",
+        "Request JSON answers by the server's response_format; auto: only from models that reason apart from their "
+        "answer.",
         default=CHOICES[0],
         choices=CHOICES,
     )
 
     dtype: str = option(
-        "Arithmetic of hf: and vllm: on a CPU; float32 is a trainer's, bfloat16 for processors that compute in it (AMX).",
+        "Precision of hf: and vllm: on a CPU: float32 as in training, bfloat16 for processors with AMX.",
         default=DTYPES[0],
         choices=DTYPES,
     )
@@ -222,10 +225,10 @@ class JudgeOptions:
     """The sampling and the price of a model that works on records and is not trained."""
 
     temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 0 for a model on this machine).", at_least=0
+        "Sampling temperature; 0 is greedy (default: the server's default; 0 for a model on this machine).", at_least=0
     )
     top_p: float | None = option(
-        "Nucleus sampling (default: the server's own; 1 for a model on this machine).", above=0, at_most=1
+        "Nucleus sampling (default: the server's default; 1 for a model on this machine).", above=0, at_most=1
     )
     price: tuple[float, float] | None = option(
         "USD per million tokens (default: the server's usage.cost, or the list price).",

@@ -8,7 +8,6 @@ which does not trust that a server kept to the format.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from . import Reply
 
@@ -27,14 +26,15 @@ def response_format(form: str, schema: Mapping[str, object]) -> dict[str, object
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": reasoned(schema)}}
 
 
-def reasoned(schema: Mapping[str, Any]) -> dict[str, Any]:
+def reasoned(schema: Mapping[str, object]) -> dict[str, object]:
     """The schema with a field for the reasoning before the others; an empty one, of any object, has no others."""
-    if not _is_whole(schema):
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping) or not isinstance(required, Sequence):
         return {"type": "object"}
     return {
         **schema,
-        "properties": {REASONING: {"type": "string"}, **schema["properties"]},
-        "required": [REASONING, *schema["required"]],
+        "properties": {REASONING: {"type": "string"}, **properties},
+        "required": [REASONING, *required],
     }
 
 

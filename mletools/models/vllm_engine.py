@@ -25,6 +25,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
+from ..records.rollout import Message
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
 from .own_sampling import Distribution, distribution_of, stated
@@ -130,7 +131,7 @@ class VllmModel:
             raise ToolError(f"vllm:{self.name}: {error.__cause__ or error}") from error
         return replies
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """See CountsTokens."""
         with self._tokenizing:
             return len(prompt_ids(self._tokenizer, messages))
@@ -316,7 +317,7 @@ async def _start(model: str, tokenizer: str, rank: int | None, dtype: str, argum
 
     if unknown := arguments.keys() - {field.name for field in fields(AsyncEngineArgs)}:
         raise ToolError(f"its engine has no argument {', '.join(sorted(unknown))} (--engine-option)")
-    options: dict[str, Any] = {"dtype": "bfloat16", "disable_log_stats": True, "use_tqdm_on_load": False}
+    options: dict[str, object] = {"dtype": "bfloat16", "disable_log_stats": True, "use_tqdm_on_load": False}
     if current_platform.is_cpu():
         # Chunked prefill of a seeded request crashes vLLM on CPUs (no generator offset).
         options |= {"dtype": dtype, "enforce_eager": True, "enable_chunked_prefill": False}

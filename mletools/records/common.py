@@ -5,7 +5,7 @@ validates by them, and `make docs` writes schemas/*.json and the tables of docs/
 declared passes. What a record has to have is plain, the rest `NotRequired`. The text below a field describes it.
 """
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -15,6 +15,10 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+if TYPE_CHECKING:
+    JsonValue = object  # a value that no type describes: whoever reads it has to look
+else:
+    JsonValue = Any  # which msgspec lets pass
 LARGEST_REWARD = 1e6  # that is learnt from: one that is larger, or no number, would end the training of all others
 
 
@@ -31,15 +35,18 @@ class LineageEntry(TypedDict):
     seed: int
 
 
+Lineage = Annotated[
+    list[LineageEntry], Meta(description="One entry per command that worked on the record, oldest first.")
+]
+
+
 class Reject(TypedDict):
     """An input line that could not be processed."""
 
     kind: Literal["reject"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     source: str
     line_number: Positive
     reason: str

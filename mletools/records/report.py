@@ -4,7 +4,19 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, LineageEntry, NonNegative, Positive, Share
+from .common import Count, Id, Lineage, NonNegative, Positive, Share
+
+StandardError = Annotated[
+    float | None,
+    Meta(description="Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."),
+]
+Interval = Annotated[
+    Annotated[list[float], Meta(min_length=2, max_length=2)] | None,
+    Meta(
+        description="Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, "
+        "cut off where the scale ends, null for fewer than two."
+    ),
+]
 
 
 class RoleUsage(TypedDict):
@@ -144,26 +156,20 @@ class SearchSummary(TypedDict):
     """Nodes, failed ones too."""
 
     loops_sem: float | None
-    loops_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    loops_ci: Interval
 
     improve_rate_mean: Share | None
     """Share of the nodes after the first with a score that beat the scores of all nodes before them; null where
     there are no such nodes."""
 
     improve_rate_sem: float | None
-    improve_rate_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    improve_rate_ci: Interval
 
     first_medal_s_mean: NonNegative | None
     """Seconds on the search's clock until the first node with a medal on the test, of the searches that have one."""
 
     first_medal_s_sem: float | None
-    first_medal_s_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    first_medal_s_ci: Interval
 
     medalled: Count
     """Searches of which any node has a medal on the test."""
@@ -219,9 +225,7 @@ class Summary(TypedDict):
     kind: Literal["summary"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: str
     """A task's id, or "all": then a mean is over tasks, each with the same weight. The same of a part of the tasks: low,
     medium, high (--complexity), "trained on", "held out" (--trained)."""
@@ -268,6 +272,9 @@ class Summary(TypedDict):
     """"mixed" where rules differ; null without rollouts."""
 
     human_rank_rule: str | None
+    ranked_against: NotRequired[Literal["people", "baselines", "both"]]
+    """Whose scores the leaderboards hold; absent without leaderboards, and in older records."""
+
     valid: Share
     """Share of runs with a valid submission."""
 
@@ -310,75 +317,26 @@ class Summary(TypedDict):
     normalised_best_at_k: float | None
     """Best of k runs, 0 if all are invalid (MLE-Ideator)."""
 
-    valid_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    valid_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    above_median_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    above_median_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    bronze_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    bronze_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    silver_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    silver_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    gold_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    gold_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    medal_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    medal_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    reward_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    reward_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    score_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    score_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    human_rank_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    human_rank_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
-
-    normalised_sem: float | None
-    """Standard error of the mean over repeats, sd / sqrt(n), ddof 1; null for fewer than two."""
-
-    normalised_ci: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
-    """Low and high end; of a rate Wilson's over runs, null without runs; else Student's t over repeats, cut off
-    where the scale ends, null for fewer than two."""
+    valid_sem: StandardError
+    valid_ci: Interval
+    above_median_sem: StandardError
+    above_median_ci: Interval
+    bronze_sem: StandardError
+    bronze_ci: Interval
+    silver_sem: StandardError
+    silver_ci: Interval
+    gold_sem: StandardError
+    gold_ci: Interval
+    medal_sem: StandardError
+    medal_ci: Interval
+    reward_sem: StandardError
+    reward_ci: Interval
+    score_sem: StandardError
+    score_ci: Interval
+    human_rank_sem: StandardError
+    human_rank_ci: Interval
+    normalised_sem: StandardError
+    normalised_ci: Interval
 
     seconds: NonNegative
     """Sampling and execution, of all rollouts together."""
@@ -444,9 +402,7 @@ class Comparison(TypedDict):
     kind: Literal["comparison"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     first: str
     second: str
     by: Literal["reward", "score", "normalised", "human-rank", "medal", "valid"]
@@ -495,5 +451,8 @@ class Comparison(TypedDict):
     """Runs missing in tasks that the set did run."""
 
     missing_policy: Literal["invalid", "ignore", "error"]
+    ranked_against: NotRequired[Literal["people", "baselines", "both"]]
+    """By human-rank: whose scores the leaderboards hold."""
+
     revealed: Annotated[list[Count], Meta(min_length=2, max_length=2)]
     """Rollouts whose agent was shown test scores."""

@@ -1,10 +1,11 @@
 """A rollout: one agent's work on one task, and what came of it; the verdict on a submission alone."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, LineageEntry, LongText, Name, NonNegative, Positive, Share
+from .common import Count, Id, JsonValue, Lineage, LongText, Name, NonNegative, Positive, Share
 from .task import Task, Thresholds
 
 CellStatus = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
@@ -35,6 +36,22 @@ class Policy(TypedDict):
     """--forever --follow: seconds that the sampler had been idle by then, waiting for newer policies."""
 
 
+class CalledFunction(TypedDict, total=False):
+    """The function of a tool call; arguments: as the model wrote them, JSON if it follows the protocol."""
+
+    name: str
+    arguments: str
+
+
+class MessageCall(TypedDict, total=False):
+    """A tool call of the chat protocol. extra_content: what the server wants back with it."""
+
+    id: str
+    type: str
+    function: CalledFunction
+    extra_content: dict[str, JsonValue]
+
+
 class Message(TypedDict):
     """One chat message, with token ids and log-probabilities where the policy sampled it."""
 
@@ -57,7 +74,7 @@ class Message(TypedDict):
     reasoning: NotRequired[str]
     """What the server set apart from content."""
 
-    tool_calls: NotRequired[list[dict[str, Any]]]
+    tool_calls: NotRequired[list[MessageCall]]
     """As of the chat protocol."""
 
     tool_call_id: NotRequired[str]
@@ -67,11 +84,11 @@ class PlainMessage(TypedDict):
     """A message in a line of chat data that is no record of ours, as servers and other libraries spell it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: NotRequired[str | list[dict[str, Any]] | None]
+    content: NotRequired[str | list[dict[str, JsonValue]] | None]
     """A list: parts, of which only text can be read here."""
 
     reasoning_content: NotRequired[str | None]
-    tool_calls: NotRequired[list[dict[str, Any]] | None]
+    tool_calls: NotRequired[list[dict[str, JsonValue]] | None]
     tool_call_id: NotRequired[str | None]
 
 
@@ -167,7 +184,7 @@ class Execution(TypedDict):
     machine: NotRequired[Machine | None]
     """null: nothing ran; absent in older records."""
 
-    limits: dict[str, Any]
+    limits: dict[str, float | None]
 
 
 class Cell(TypedDict):
@@ -314,12 +331,23 @@ class SearchNode(TypedDict):
     """What the research and the development phase used."""
 
 
+class Help(TypedDict, total=False):
+    """What the ideator was asked and what it said; refused: why it could not be asked (its context)."""
+
+    said: str
+    refused: str
+    query: dict[str, str]
+    answer: str
+    idea: dict[str, str] | None
+    model: str
+
+
 class Turn(TypedDict):
     """One message of the policy and its consequences."""
 
     action: str
     """solve, improve, python, bash, score, seek_help, idea, request_info, validate_code, execute_code, answer,
-    finish; agent: what an agent of others did with it; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
+    finish; agent: what somebody else's agent did with it; none where there was no one action to take. Of a search draft, improve, debug, crossover, merge; of
     its steps what was asked."""
 
     duration_s: NonNegative
@@ -371,8 +399,7 @@ class Turn(TypedDict):
     grade: NotRequired[TurnGrade | None]
     """The verdict on the test answers; shown with --reveal-test only."""
 
-    help: NotRequired[dict[str, Any]]
-    """What the ideator was asked and what it said; refused: why it could not be asked (its context)."""
+    help: NotRequired[Help]
 
     node: NotRequired[SearchNode]
     """Of a search: the node of the exploration graph that the turn is."""
@@ -393,7 +420,7 @@ class StartState(TypedDict):
     code: NotRequired[str | None]
     """The solution at hand."""
 
-    query: NotRequired[dict[str, Any] | None]
+    query: NotRequired[dict[str, str] | None]
     """What the implementer asked its ideator."""
 
     rollout: NotRequired[str]
@@ -410,11 +437,18 @@ class Candidate(TypedDict):
     holdout: NotRequired[float | None]
 
 
+class SearchComponent(TypedDict, total=False):
+    """A component of a search, and its constants."""
+
+    name: str | None
+    constants: Mapping[str, bool | int | float | str]
+
+
 class Search(TypedDict):
     """Components, budget, cost and final choice of a search, and how its answers were read."""
 
     preset: str
-    components: dict[str, dict[str, Any]]
+    components: dict[str, SearchComponent]
     """Name and constants, by kind: planning, paths, reasoning, memory, coding, evaluation."""
 
     chosen: Count | None
@@ -505,7 +539,7 @@ class Instrumentation(TypedDict):
     usage: NotRequired[Usage]
     """What asking it took."""
 
-    sites: NotRequired[dict[str, Any] | None]
+    sites: NotRequired[dict[str, list[list[JsonValue]]] | None]
     """Where mle-sandbox watches the program, by numbers of calls and statements in the order of Python's ast.walk."""
 
 
@@ -690,15 +724,22 @@ class HarborTrial(TypedDict):
     """The kind of error that ended it."""
 
 
+class Implementer(TypedDict, total=False):
+    """The model that carried an idea out. refused: why it could not be asked (its context)."""
+
+    model: str | None
+    messages: list[Message]
+    refused: str
+    usage: Usage
+
+
 class RolloutHead(TypedDict):
     """What is known of a rollout before anything is asked."""
 
     kind: Literal["rollout"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: Task
     group: Name
     """The rollouts of one group answer the same prompt: their rewards are compared."""
@@ -744,10 +785,10 @@ class RolloutBody(TypedDict):
     format_rate: NotRequired[Share]
     """Share of the policy's messages in the demanded format."""
 
-    idea: NotRequired[dict[str, Any] | None]
+    idea: NotRequired[dict[str, str] | None]
     """Scaffold idea: analysis, action, rationale; null: not in the format."""
 
-    implementer: NotRequired[dict[str, Any] | None]
+    implementer: NotRequired[Implementer | None]
     """Scaffold idea: the model that carried the idea out, its messages and usage."""
 
     settings: NotRequired[dict[str, Any]]
@@ -768,14 +809,14 @@ class RolloutBody(TypedDict):
     """true: the agent was shown scores on the test answers (default false)."""
 
     stop_reason: StopReason
-    """Length: the one answer was cut off, or the tokens of the episode are used up; format: it cannot be read;
-    timeout: of the episode; budget: USD; asked: a state, from which other work begins."""
+    """Length: the one answer was cut off, or the tokens of the episode are used up; format: it is
+    not in the required form, though a program may have been read; timeout: of the episode; budget: USD; asked: a state, from which other work begins."""
 
     plan: NotRequired[str]
     """Scaffold single: the text ahead of the program."""
 
     code: str | None
-    """The solution as the agent wrote it; null when it wrote none, or an agent of others wrote what nobody saw."""
+    """The solution as the agent wrote it; null when it wrote none, or somebody else's agent wrote what nobody saw."""
 
     trial: NotRequired[HarborTrial]
     """Where mle-import took it from."""
@@ -805,9 +846,7 @@ class VerdictHead(TypedDict):
     kind: Literal["verdict"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     task: str
     """The task's id."""
 

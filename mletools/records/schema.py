@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import UnionType
 from typing import (
     Annotated,
@@ -23,7 +23,6 @@ from typing import (
 import msgspec
 
 from ..base.errors import RecordError
-from ..base.jsonl import JsonObject
 from ..base.output import AnyRecord
 from ..base.typed import convert
 from .common import Reject
@@ -33,7 +32,7 @@ from .rollout import PlainConversation, Rollout, SubmissionVerdict
 from .task import MetricSpec, Task
 from .training import TrainStep
 
-KINDS: dict[str, Any] = {
+KINDS: dict[str, type] = {
     "task": Task,
     "rollout": Rollout,
     "verdict": SubmissionVerdict,
@@ -50,6 +49,16 @@ WRITERS = {
     "reject": "--rejects",
     "summary": "mle-report --json",
     "comparison": "mle-report --compare --json",
+}
+# What a record is called, and which commands take it.
+NAMES = {
+    "task": ("a task", "mle-rollout takes tasks, and mle-show shows them"),
+    "rollout": ("a rollout", "mle-sandbox, mle-grade, mle-filter, mle-report and mle-show take rollouts"),
+    "verdict": ("a verdict on one submission", "no command takes it"),
+    "train_step": ("a training step", "mle-report takes it as --train-steps, and mle-show shows it"),
+    "reject": ("a rejected line", "mle-report --html takes it as --tasks"),
+    "summary": ("a summary of a report", "no command takes it"),
+    "comparison": ("a comparison of a report", "no command takes it"),
 }
 # Of the fields that are added to a rollout, by their first name.
 LATER_WRITERS = {
@@ -75,9 +84,7 @@ def check(record: AnyRecord, *kinds: str) -> None:
     """RecordError unless `record` is a valid record of one of `kinds`, and all places that it names lie below --data."""
     kind = record.get("kind")
     if kind not in kinds:
-        wanted = " or ".join(kinds)
-        writer = " or ".join(WRITERS[k] for k in kinds)
-        raise RecordError(f"no {wanted} record (kind is {kind!r}): was this written by {writer}?")
+        raise RecordError(_wrong_kind(record, kinds))
     try:
         convert(record, KINDS[kind])
     except msgspec.ValidationError as error:
@@ -93,11 +100,24 @@ def check(record: AnyRecord, *kinds: str) -> None:
         path, task = ("", record) if kind == "task" else ("task.", record["task"])
         _check_alternatives(cast(Task, task)["metric"], f"{path}metric")
     if kind == "rollout":
-        _check_grades(record)
+        _check_grades(cast(Rollout, record))
     check_places(record)
 
 
-def check_conversation(record: JsonObject) -> None:
+def _wrong_kind(record: AnyRecord, kinds: Sequence[str]) -> str:
+    """What the record is in place of `kinds`, and which command takes it or writes what is wanted."""
+    kind = record.get("kind")
+    wanted = " or ".join(NAMES[each][0] for each in kinds)
+    if isinstance(kind, str) and kind in NAMES:
+        name, takers = NAMES[kind]
+        return f"this is {name}, not {wanted}: {takers}"
+    if kind is None and "messages" in record:
+        return f"this is a conversation (messages without a kind), not {wanted}: mle-train-sft takes it"
+    writer = " or ".join(WRITERS[each] for each in kinds)
+    return f"no {' or '.join(kinds)} record (kind is {kind!r}): {writer} writes such records"
+
+
+def check_conversation(record: AnyRecord) -> None:
     """RecordError unless `record` is a line of chat data: {"messages": [...]}, without a kind."""
     try:
         convert(record, PlainConversation)
@@ -105,7 +125,7 @@ def check_conversation(record: JsonObject) -> None:
         raise RecordError(_wrong(error, "conversation")) from None
 
 
-def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
+def check_fields(fields: AnyRecord, kind: str, parts: tuple[str, ...], free: tuple[str, ...] = ()) -> None:
     """RecordError unless `fields`, written by hand, are fields of such a record; all may be absent.
 
     The objects `parts` and `free` of the record may be incomplete, too. Unknown fields are refused but in `free`. Places
@@ -116,7 +136,8 @@ def check_fields(fields: JsonObject, kind: str, parts: tuple[str, ...], free: tu
         convert(fields, incomplete)
     except msgspec.ValidationError as error:
         raise RecordError(_wrong(error, kind)) from None
-    for prefix, part in (("", fields), *((f"{name}.", fields.get(name, {})) for name in parts)):
+    inside = [(f"{name}.", cast(AnyRecord, fields.get(name, {}))) for name in parts]
+    for prefix, part in (("", fields), *inside):
         for name in part:
             if name not in known[prefix]:
                 near = difflib.get_close_matches(name, known[prefix], 1)
@@ -180,10 +201,10 @@ def _alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _check_grades(record: Mapping[str, Any]) -> None:
+def _check_grades(record: Rollout) -> None:
     """RecordError where a rollout or a turn has a grade that calls the submission valid and gives it no score."""
-    for path, holder in (("", record), *((f"turns[{number}].", turn) for number, turn in enumerate(record["turns"]))):
-        grade = holder.get("grade")
+    turns = [(f"turns[{number}].", turn.get("grade")) for number, turn in enumerate(record["turns"])]
+    for path, grade in (("", record.get("grade")), *turns):
         if grade and grade["valid"] and grade.get("score") is None:
             raise RecordError(f"{path}grade.score: null, though {path}grade.valid is true")
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from .common import Count, Id, LineageEntry, Name, NonNegative, Positive
+from .common import Count, Id, JsonValue, Lineage, Name, NonNegative, Positive
 
 Parse = Literal["number", "label", "text", "tokens", "tagset", "ranked", "order", "rle", "spans", "boxes"]
 Extra = Literal["ignore", "refuse"]
@@ -132,7 +132,7 @@ class MetricSource(TypedDict):
     """A metric by name and parameters, or as a file of code."""
 
     name: NotRequired[str]
-    params: NotRequired[dict[str, Any]]
+    params: NotRequired[dict[str, JsonValue]]
     file: NotRequired[str]
     """A metric that is code, relative to data.dir, private; it runs in a sandbox of the grader's."""
 
@@ -238,7 +238,7 @@ class ProvenanceParts(TypedDict):
     scenario: NotRequired[Any]
     """Of a made task: the story's key, or the story."""
 
-    dna: NotRequired[dict[str, Any]]
+    dna: NotRequired[dict[str, JsonValue]]
     """Of a made task: the choices that shaped it before a value was drawn."""
 
     mutations: NotRequired[list[Any]]
@@ -253,7 +253,7 @@ class ProvenanceParts(TypedDict):
     read_as: NotRequired[list[str]]
     """Of an imported table: what was done to read it, in sentences."""
 
-    sanity: NotRequired[dict[str, Any]]
+    sanity: NotRequired[dict[str, str | float]]
     """Each check by name: passed, or skipped and why; of an imported task what was tried."""
 
     medal_stability: NotRequired[MedalStability]
@@ -280,9 +280,7 @@ class TaskHead(TypedDict):
     kind: Literal["task"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
-
+    lineage: Lineage
     name: Name
     description: str
     """Markdown; the same text as public/description.md."""
@@ -368,7 +366,7 @@ class WrittenTask(AnswersFormat, total=False):
     """Fields of a task record, written by a person; all may be absent."""
 
     id: str
-    lineage: list[LineageEntry]
+    lineage: Lineage
     name: str
     description: str
     modality: str

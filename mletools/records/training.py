@@ -2,7 +2,7 @@
 
 from typing import Literal, NotRequired, TypedDict
 
-from .common import Count, Id, LineageEntry, NonNegative, Positive, Share
+from .common import Count, Id, Lineage, NonNegative, Positive, Share
 
 AlgorithmName = Literal["sft", "grpo", "dapo", "dr-grpo", "reinforce", "rloo", "gspo"]
 
@@ -13,8 +13,7 @@ class StepHead(TypedDict):
     kind: Literal["train_step"]
     version: Literal[1]
     id: Id
-    lineage: list[LineageEntry]
-    """One entry per command that worked on the record, oldest first."""
+    lineage: Lineage
 
 
 class StepResult(TypedDict):

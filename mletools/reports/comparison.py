@@ -12,14 +12,34 @@ from typing import Literal, TypedDict
 
 from ..base.errors import ToolError
 from ..base.ids import content_id
+from ..base.visible import visible_line
 from ..records.report import Comparison, TaskDifference
-from .runs import MIXED, Grid, Missing, RunSet, all_tasks, common, expected_runs, grids, human_rank_rule, missing_runs
+from .runs import (
+    MIXED,
+    Grid,
+    Missing,
+    RankedAgainst,
+    RunSet,
+    all_tasks,
+    common,
+    expected_runs,
+    grids,
+    human_rank_rule,
+    missing_runs,
+    ranked_against,
+)
 from .statistics import MANY, RESAMPLES, Interval, effective_runs, mean, newcombe_interval, paired_interval
 from .summary import RATES, mean_over_tasks
 
 TIE = 1e-9  # means this close are equal
 By = Literal["reward", "score", "normalised", "human-rank", "medal", "valid"]
 Method = Literal["newcombe", "t", "bootstrap"]
+
+
+class Against(TypedDict, total=False):
+    """The field of a comparison by human rank."""
+
+    ranked_against: RankedAgainst
 
 
 class ComparisonSettings(TypedDict, total=False):
@@ -50,12 +70,14 @@ def compare(
 
     Tasks that only one set ran are listed and left out, whatever the policy for missing runs; so are tasks where a set
     has no value (such as no valid score). For raw scores of different metrics the mean difference is None.
-    ToolError: the two sets' rewards or human ranks come from different rules.
+    ToolError: no task can be compared, or the two sets' rewards or human ranks come from different rules.
     """
     sets = (first, second)
     _same_rule(sets, by)
     values = grids(sets, missing, runs)
     tasks, without, metrics = _paired(sets, values, by)
+    if not tasks:
+        raise ToolError(_nothing(sets, without, by))
     differences = [row["difference"] for row in tasks] if by != "score" or len(metrics) < 2 else []
     interval, method = _interval(tasks, differences, values, by, confidence, seed)
     return {
@@ -82,6 +104,7 @@ def compare(
         "rollouts": [len(run_set.runs) for run_set in sets],
         "missing": [sum(missing_runs(each, each.tasks, expected_runs(each, runs)).values()) for each in sets],
         "missing_policy": missing,
+        **_against(sets, by),
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],
     }
 
@@ -104,6 +127,28 @@ def _paired(sets: Sequence[RunSet], values: Sequence[Grid], by: By) -> tuple[lis
         rows.append({"task": task, "first": a, "second": b, "difference": difference, "result": result})
         metrics.add(metric)
     return rows, without, metrics
+
+
+def _nothing(sets: Sequence[RunSet], without: Sequence[str], by: By) -> str:
+    """Why no task can be compared."""
+    if without:
+        return f"no task has a value of {by} in both sets ({_some(without)}): choose another quantity (--by)"
+    first, second = (
+        f"{run_set.label} has {_some(list(run_set.tasks))}" if run_set.tasks else f"{run_set.label} has no rollouts"
+        for run_set in sets
+    )
+    return f"no task is in both sets: {first}; {second}"
+
+
+def _some(tasks: Sequence[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`"""
+    more = f" and {len(tasks) - most} more" if len(tasks) > most else ""
+    return visible_line(", ".join(tasks[:most])) + more
+
+
+def _against(sets: Sequence[RunSet], by: By) -> Against:
+    against = ranked_against(run for run_set in sets for run in run_set.runs) if by == "human-rank" else None
+    return {"ranked_against": against} if against else {}
 
 
 def _interval(

@@ -21,7 +21,7 @@ FIELDS: dict[Field, str] = {  # in the order of the report, with their words the
     "sandbox": "sandbox",
     "test_feedback": "test feedback",
     "agent": "agent",
-    "budget": "budget of a rollout",
+    "budget": "budget per rollout",
     "models": "models",
     "policy_version": "version of the policy",
     "seed": "seed",

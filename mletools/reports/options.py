@@ -87,7 +87,7 @@ class ReportOptions:
         heading=WATCH,
     )
     interval: float = option(
-        "--follow: seconds between lines, without a terminal.", default=10.0, above=0, metavar="S", heading=WATCH
+        "--follow: seconds between lines, without a terminal.", default=10.0, above=0, kind="seconds", heading=WATCH
     )
 
     @property

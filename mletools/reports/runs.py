@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from ..base.errors import RecordError, ToolError
 from ..base.visible import visible_line
 from ..records.rollout import RewardRule, Rollout, Usage
+from ..records.task import Thresholds
 from .disclosure import Facts, facts_of, sampled_with
 from .feedback import Gap, gap_of
 from .search import Search, searched
@@ -22,12 +23,20 @@ from .usage import by_role
 
 MIXED = "mixed"
 KEPT = "kept"
+RankedAgainst = Literal["people", "baselines", "both"]
+RANKS: dict[RankedAgainst | None, str] = {  # what a human rank is called, by whom it is against
+    None: "human rank",
+    "people": "human rank",
+    "baselines": "rank vs baselines",
+    "both": "rank",
+}
 Missing = Literal["invalid", "ignore", "error"]
 POLICIES: tuple[Missing, ...] = get_args(Missing)
 QUANTITIES = (
     "valid", "above_median", "bronze", "silver", "gold", "medal", "reward", "score", "human_rank", "normalised",
 )  # fmt: skip
 ROLES = ("policy", "ideator", "implementer")
+THRESHOLDS: tuple[Literal["median", "bronze", "silver", "gold"], ...] = ("median", "bronze", "silver", "gold")
 COMPLEXITIES = ("low", "medium", "high")  # MLE-bench's, as mle-import records them
 # Stages of a rollout, each a subset of the one before.
 STAGES = ("rollouts", "with a program", "ran without error", "submission", "valid", "above median", "medal")
@@ -71,6 +80,9 @@ class GradedRun:
     human_rank_rule: str | None
     normalised: float | None
     ranked: bool  # the task has a leaderboard
+    against_baselines: bool  # which holds the scores of baselines, not people's
+    thresholds: Mapping[str, float]  # of the task, or its leaderboard
+    baselines: Mapping[str, float]  # scores of reference solutions
     usage: Usage  # of its own models, and the seconds of its programs
     revealed: bool
     reported: bool | None  # chosen by the score that its program printed; None: rows were held out
@@ -181,6 +193,9 @@ def graded_run(rollout: Rollout) -> GradedRun:
         failure_reward=failure_reward(grade["reward"]),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
+        against_baselines=bool(task["provenance"].get("baselines")),
+        thresholds=_scores(grade.get("thresholds") or task.get("thresholds")),
+        baselines={each["name"]: each["score"] for each in task["provenance"].get("baselines", ())},
         usage={**usage, "seconds": usage["seconds"] + (0.0 if in_turns else execution_s or 0.0)},
         revealed=bool(rollout.get("reveal_test")),
         reported="reported_score" in rollout if "no_validation" in rollout else None,
@@ -194,6 +209,11 @@ def graded_run(rollout: Rollout) -> GradedRun:
         usage_by_role=by_role(rollout),
         rests_on=facts_of(rollout),
     )
+
+
+def _scores(thresholds: Thresholds | None) -> dict[str, float]:
+    """By name, the median first and gold last."""
+    return {name: thresholds[name] for name in THRESHOLDS} if thresholds else {}
 
 
 def failure_reward(how: RewardRule) -> float | None:
@@ -214,6 +234,14 @@ def common(values: Iterable[Any], none: Any = None) -> Any:
     """The common value of `values`; MIXED if they differ, `none` if there are none."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else MIXED if distinct else none
+
+
+def ranked_against(runs: Iterable[GradedRun]) -> RankedAgainst | None:
+    """Whose scores the leaderboards of the runs' tasks hold; None without leaderboards."""
+    kinds = {run.against_baselines for run in runs if run.ranked}
+    if not kinds:
+        return None
+    return "both" if len(kinds) > 1 else "baselines" if kinds == {True} else "people"
 
 
 def human_rank_rule(run_set: RunSet) -> str | None:

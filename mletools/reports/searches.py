@@ -211,4 +211,4 @@ def _notes(progress: Progress, of: Sequence[Turn]) -> Iterator[str]:
         chosen = record["search"].get("chosen")
         yield f"chosen: {'none' if chosen is None else f'node {chosen}'}: {record['search'].get('how')}"
     if of:
-        yield "seconds: of models and programs, added up"
+        yield "seconds: total of models and programs"

@@ -44,6 +44,7 @@ from .runs import (
     grids,
     human_rank_rule,
     normalised_tasks,
+    ranked_against,
 )
 from .search import SHARES, Search, Standing
 from .statistics import (
@@ -139,6 +140,7 @@ def summaries(
                 **_gaps(of),
                 **_format(sum((run.readings for runs in of.values() for run in runs), Counter())),
                 "human_rank_rule": rule,
+                **_against([run for runs in of.values() for run in runs]),
                 **(_disclosure(of) if name == ALL else {}),
             }
     return [rows[name, number] for name in groups for number in range(len(sets)) if (name, number) in rows]
@@ -178,6 +180,11 @@ def _facts(runs: Sequence[GradedRun], expected: int) -> Row:
         **_used([run.usage for run in runs]),
         **({"usage_by_role": costs} if costs else {}),
     }
+
+
+def _against(runs: Sequence[GradedRun]) -> Row:
+    against = ranked_against(runs)
+    return {"ranked_against": against} if against else {}
 
 
 def _without_rows(reported: Sequence[bool]) -> Row:

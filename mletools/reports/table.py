@@ -1,6 +1,7 @@
 """A report's table: cells under their header, for a terminal, for the page, and the formats of its numbers."""
 
 import csv
+import decimal
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,13 @@ SHORTEST_KEY = 12  # characters of a name that is cut
 
 
 def number(value: float | None, form: str = ".3f") -> str:
-    """The formatted value; `-` for None."""
-    return NONE if value is None else format(value, form)
+    """The formatted value; `-` for None. Percentages are rounded half up: 12.5 is 13, and 37.5 is 38."""
+    if value is None:
+        return NONE
+    if not form.endswith("%"):
+        return format(value, form)
+    with decimal.localcontext(rounding=decimal.ROUND_HALF_UP):
+        return format(decimal.Decimal(repr(float(value))), form)
 
 
 def form_of(quantity: str) -> str:
@@ -29,7 +35,7 @@ def form_of(quantity: str) -> str:
 
 def interval(ends: Sequence[float] | None, form: str = ".3f") -> str:
     """`0.100 to 0.200`; `-` for None."""
-    return NONE if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"
+    return NONE if ends is None else " to ".join(number(end, form) for end in ends)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ..base.visible import visible_line
 from ..records.report import Comparison
 from .comparison import BY
 from .disclosure import described
+from .runs import RANKS, RankedAgainst
 from .summary import ALL, RATES
 from .table import Column, Record, Table, document, form_of, interval, number
 from .usage import AFTERWARDS
@@ -26,6 +27,12 @@ OVERALL = {
     "normalised": "normalised score",
 }
 HANDLING = {"invalid": "counted as invalid", "ignore": "left out", "error": "an error"}
+AGAINST: dict[RankedAgainst | None, str] = {
+    None: "tasks with a leaderboard",
+    "people": "tasks with a leaderboard",
+    "baselines": "tasks with a leaderboard, whose scores are those of baselines, not of people",
+    "both": "tasks with a leaderboard, of people or of baselines",
+}
 TASK: tuple[Column, ...] = (("task", "task", ""), ("set", "set", ""))
 
 
@@ -52,7 +59,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         return f"{row['rollouts']}/{row['rollouts'] + row['missing']}" if row["missing"] else str(row["rollouts"])
 
     def medals(row: Record) -> str:
-        return "/".join(f"{100 * row[name]:.0f}" for name in ("bronze", "silver", "gold"))
+        return "/".join(number(row[name], ".0%").rstrip("%") for name in ("bronze", "silver", "gold"))
 
     def metric(row: Record) -> str:
         """`mae, lower is better` as `mae ↓`."""
@@ -67,7 +74,7 @@ def by_task(rows: Sequence[Record]) -> Table:
         ("medal", "medal", ".0%"),
         *_mean("reward", "reward", ".3f", rows),
         ("score", "score_mean", ".4g"),
-        (f"best@{rows[0]['k']}", "score_best_at_k", ".4g"),
+        (f"score best@{rows[0]['k']}", "score_best_at_k", ".4g"),
         ("metric", metric, ""),
     )
     return Table.of(rows, columns, ("task", "set", "metric"), "By task")
@@ -78,19 +85,26 @@ def leaderboards(rows: Sequence[Record]) -> Table:
     k = rows[0]["k"]
     columns: tuple[Column, ...] = (
         *TASK,
-        *_mean("human rank", "human_rank", ".3f", rows),
+        *_mean(RANKS[_against(rows)], "human_rank", ".3f", rows),
         *_mean("normalised", "normalised", ".1f", rows),
-        (f"avg@{k}", "normalised_avg_at_k", ".1f"),
-        (f"best@{k}", "normalised_best_at_k", ".1f"),
+        (f"norm. avg@{k}", "normalised_avg_at_k", ".1f"),
+        (f"norm. best@{k}", "normalised_best_at_k", ".1f"),
     )
     ranked = [row for row in rows if row["human_rank_mean"] is not None or row["normalised_mean"] is not None]
-    return Table.of(ranked, columns, ("task", "set"), "Leaderboards")
+    title = "Against baselines" if _against(rows) == "baselines" else "Leaderboards"
+    return Table.of(ranked, columns, ("task", "set"), title)
+
+
+def _against(rows: Sequence[Record]) -> RankedAgainst | None:
+    """Whose scores the leaderboards of the rows hold: the same for all, or "both"."""
+    found: set[RankedAgainst] = {row["ranked_against"] for row in rows if "ranked_against" in row}
+    return "both" if len(found) > 1 else next(iter(found), None)
 
 
 def over_tasks(rows: Sequence[Record]) -> Table:
     """The mean over tasks, its SEM and its interval, by quantity and set."""
     lines, deviations = [], _deviations(rows)
-    for name, words in OVERALL.items():
+    for name, words in {**OVERALL, "human_rank": RANKS[_against(rows)]}.items():
         field, form = name if name in RATES else f"{name}_mean", form_of(name)
         for row in (row for row in rows if row[field] is not None):
             spread = row["sd"][name] if deviations else row[f"{name}_sem"]
@@ -127,23 +141,23 @@ def phases(rows: Sequence[Record]) -> Table:
         for phase, used in row.get("search", {}).get("cost", {}).items()
     ]
     columns: tuple[Column, ...] = (
-        ("cost of a search", "phase", ""),
+        ("cost per search", "phase", ""),
         ("set", "set", ""),
         ("seconds", "seconds", ".1f"),
         ("prompt tokens", "prompt_tokens", ".0f"),
         ("completion tokens", "completion_tokens", ".0f"),
         ("USD", "usd", ".4f"),
     )
-    return Table.of(costs, columns, ("cost of a search", "set"), "Cost of a search")
+    return Table.of(costs, columns, ("cost per search", "set"), "Cost per search")
 
 
 def formats(rows: Sequence[Record]) -> Table:
     """For each set the shares of its answers by how they were read: exactly, leniently by which rule, or not and why."""
     lines = []
     for label, form in ((row["set"], row["format"]) for row in rows if "format" in row):
-        lines.append(["exact", "", label, str(form["answers"]), f"{form['exact']:.1%}"])
+        lines.append(["exact", "", label, str(form["answers"]), number(form["exact"], ".1%")])
         for read, words in (("lenient", "lenient"), ("none", "not read")):
-            lines += [[words, rule, label, "", f"{share:.1%}"] for rule, share in form[read].items()]
+            lines += [[words, rule, label, "", number(share, ".1%")] for rule, share in form[read].items()]
     header = ["answers", "rule or reason", "set", "of", "share"]
     return Table(header, lines, header[:3], "How answers were read")
 
@@ -223,7 +237,7 @@ def notes(rows: Sequence[Record]) -> list[str]:
     lines = [
         missing,
         f"reward ({_rule(rows, 'reward_rule')}): mean of the runs with a reward; b/s/g: bronze, silver, gold",
-        f"score: mean of the valid runs; best@{k}: the best score of {k} runs{fewer}",
+        f"score: mean of the valid runs; score best@{k}: the best score of {k} runs{fewer}",
         "± SD: standard deviation over repeats (ddof 0, --spread sd); a repeat is a seed and a sample"
         if _deviations(rows)
         else "± SEM: standard error of the mean over repeats (ddof 1); a repeat is a seed and a sample",
@@ -231,44 +245,48 @@ def notes(rows: Sequence[Record]) -> list[str]:
         "all, over tasks: tasks have equal weight",
     ]
     if "trained" in rows[0]:
-        lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, which all has, too; held out: the others")
+        lines.append(f"trained on (--trained): {rows[0]['trained']} tasks, also part of all; held out: the other tasks")
     if any("no_validation" in row for row in rows):
         without = each(
             rows,
-            lambda row: f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} chosen by a printed score",
+            lambda row: (
+                f"{row.get('no_validation', 0)}, {row.get('reported_scores', 0)} of them chosen by a printed score"
+            ),
         )
-        lines.append(f"rollouts of which no rows could be held out: {without}")
+        lines.append(f"rollouts without validation rows, because none could be held out: {without}")
     if any("unscored" in row for row in rows):
         unscored = each(rows, lambda row: str(row.get("unscored", 0)))
-        lines.append(f"runs that showed no score, whose first valid trace counts (--best-trace): {unscored}")
+        lines.append(f"runs without a shown score, of which the first valid trace counts (--best-trace): {unscored}")
     if any(row["human_rank_rule"] is not None for row in rows):
         rule = _rule(rows, "human_rank_rule")
         lines += [
-            f"human rank ({rule}), normalised: tasks with a leaderboard; invalid runs count as 0",
-            f"avg@{k}, best@{k} of the normalised score: without invalid runs, 0 only if all {k} are invalid",
+            f"{RANKS[_against(rows)]} ({rule}), normalised: {AGAINST[_against(rows)]}; invalid runs count as 0",
+            f"norm. avg@{k}, best@{k}: of the normalised score, without invalid runs, 0 only if all {k} are invalid",
         ]
     if any("search" in row for row in rows):
         lines += [
             "loops: nodes; improve rate: share of the nodes after the first score that beat all earlier nodes",
-            "first medal: seconds to a node with a medal on the test, mean of searches with one; cost of a search: mean",
-            "fallbacks: answers of the model that could not be used, so that a default took their place",
+            "first medal: seconds to the first node with a medal by test score, mean of the searches with one",
+            "cost per search: mean over tasks",
+            "fallbacks: answers of the model that could not be used and were replaced by a default",
         ]
     if any("by_printed_scores" in row.get("search", {}) for row in rows):
         printed = each(rows, lambda row: str(row.get("search", {}).get("by_printed_scores", 0)))
         lines.append(
-            f"no rows could be held out, so the search went by the scores that its programs print: {printed} searches"
+            f"searches that used the scores that their programs print, because no rows could be held out: {printed}"
         )
     if any("validation_gap" in row for row in rows):
         lines += [
-            "validation - test: of what was handed in, as a share of the way from median to gold; positive: validation is better",
-            "scores shown: on validation rows, to the agent, in a rollout; a gap that grows with them is fitted to these rows",
+            "validation - test: of the submission handed in, as a share of the distance from median to gold; "
+            "positive: the validation score is better",
+            "scores shown: validation scores that the agent saw per rollout; a gap that grows with them is overfitting to these rows",
         ]
     if _several_roles(rows):
         roles = {role for row in rows for role in row.get("usage_by_role", {})}
         others = [f"{role} ({command})" for role, command in AFTERWARDS.items() if role in roles]
-        lines.append("cost by role: seconds of asking alone; of the rollouts that say what each role used")
+        lines.append("cost by role: seconds of requests only; of the rollouts that record the usage of each role")
         if others:
-            lines.append(f"cost of {' and '.join(others)}: after the rollouts, not in all")
+            lines.append(f"cost of {' and '.join(others)}: spent after the rollouts, not part of all")
     return lines
 
 
@@ -384,7 +402,7 @@ def _notes_over_turns(rows: Sequence[Record]) -> Iterator[str]:
     def length(row: Record) -> float:  # the sum of the shares that took the first turn, the second and so on
         return float(sum(point["working"] for point in row["turns"]["by_turn"]))
 
-    yield each(rows, lambda row: f"{row['turns']['rollouts']} rollouts of {length(row):.1f} turns")
+    yield each(rows, lambda row: f"{row['turns']['rollouts']} rollouts, {length(row):.1f} turns on average")
     yield "columns: turns; asks for help: share of the agents still working"
     yield "so far: the best submission by test score, which the agent may not have seen; finished runs keep theirs"
     yield "means over tasks with equal weight; missing runs are left out"
@@ -395,12 +413,14 @@ def _notes_over_traces(rows: Sequence[Record]) -> Iterator[str]:
         return f"{row['traces']['runs']} runs, {row['traces']['with_both']} with valid submissions of both kinds"
 
     yield each(rows, counts)
-    yield "above: best so far by share of a run's time (seconds of its turns); of either kind in the runs that have both"
-    yield "below: valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
+    yield "first table: best so far by share of a run's time (seconds of its turns); each kind in the runs that have both"
+    yield "second table: the valid submissions of a run in order, over all its traces; runs with fewer keep their best (0 if none)"
     yield "best: by the score that the run knew (validation, test with --reveal-test, or reported by its programs)"
     if any(row["traces"].get("without_scores") for row in rows):
         yield f"left out of best: runs without such scores, {each(rows, lambda row: str(row['traces']['without_scores']))}"
     yield "human ranks are those of the test score, which the agent may not have seen; tasks have equal weight"
+    if _against(rows) in ("baselines", "both"):
+        yield f"human ranks: {AGAINST[_against(rows)]}"
 
 
 # by option name: the tables, which replace the whole report, their notes, and what a set without such runs has none of
@@ -414,10 +434,13 @@ COURSES: dict[str, tuple[tuple[Course, ...], Callable[[Sequence[Record]], Iterat
 def course(name: str, rows: Sequence[Record], form: str = "text", room: int | None = None) -> str:
     """The tables of one of COURSES, over tasks, with notes."""
     courses, explained, what = COURSES[name]
-    overall = [row for row in rows if row["task"] == ALL and courses[0].field in row]
+    sets = [row for row in rows if row["task"] == ALL]
+    overall = [row for row in sets if courses[0].field in row]
     if not overall:
         return f"no {what}" if rows else "no rollouts"
-    return document([each.table(overall) for each in courses], list(explained(overall)), form, room)
+    left_out = [row["set"] for row in sets if row not in overall]
+    lines = [f"left out, no {what}: {', '.join(left_out)}"] if left_out else []
+    return document([each.table(overall) for each in courses], [*lines, *explained(overall)], form, room)
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
@@ -443,9 +466,11 @@ def comparison(record: Comparison, form: str = "text", room: int | None = None) 
     if record["difference_mean"] is not None:
         ends, level = record["difference_ci"], f"{100 * record['confidence']:.4g} % CI"
         how = f" ({level} {interval(ends, f'+{digits}')}: {method(record)})" if ends else ""
-        lines.append(f"mean difference over tasks: {record['difference_mean']:+{digits}}{how}")
+        lines.append(f"mean difference over tasks: {number(record['difference_mean'], f'+{digits}')}{how}")
     elif table.rows:
         lines.append("mean difference over tasks: none, the metrics differ")
+    if (against := record.get("ranked_against")) in ("baselines", "both"):
+        lines.append(f"human ranks: {AGAINST[against]}")
     left_out = {
         f"only in {first}": record["only_first"],
         f"only in {second}": record["only_second"],

@@ -123,6 +123,11 @@ def turns(rollout: Record) -> list[Turn]:
     return listed
 
 
+def numbers(rollout: Record) -> set[int]:
+    """The numbers by which users know its turns, or of a search its nodes."""
+    return {int((turn.get("node") or {}).get("number", at)) for at, turn in enumerate(rollout["turns"], 1)}
+
+
 def began_with(rollout: Record) -> tuple[str, str] | None:
     """The program that a rollout began with, if it did, and its name."""
     code = (rollout.get("state") or {}).get("code")

@@ -10,16 +10,17 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from ..base.errors import RecordError, ToolError
 from ..base.growing import GrowingFile
 from ..base.jsonl import loads
+from ..base.typed import convert
 from ..records import schema
-from ..records.common import LARGEST_REWARD
+from ..records.common import LARGEST_REWARD, Count
 from ..records.rollout import Rollout
 from ..scaffolds.interface import state_id
 
@@ -36,7 +37,7 @@ class Known(TypedDict):
     standard deviations, `groups` their weights' sum; 0 and 0: none has come back.
     """
 
-    draws: int
+    draws: Count
     owed: float
     spread: float
     groups: float
@@ -47,6 +48,26 @@ class OpenGroup(TypedDict):
 
     of: str
     rewards: list[float | None]
+
+
+class Read(TypedDict):
+    """How much of the file of graded rollouts was read."""
+
+    bytes: Count
+    lines: Count
+
+
+class Kept(TypedDict):
+    """The state file."""
+
+    kind: str
+    version: int
+    seed: Count
+    groups: Count
+    draw_from: str
+    read: Read
+    known: dict[str, Known]
+    open: dict[str, OpenGroup]
 
 
 @dataclass
@@ -144,8 +165,8 @@ class LearnableState:
                 raise ToolError(f"{path}: was kept with --draw uniform: give another file")
             if kept["kind"] != KIND or kept["version"] != VERSION:
                 raise ValueError(f"kind and version are {kept['kind']!r} and {kept['version']!r}")
-            state._restore(kept)
-            with_options = _count(kept["seed"]), str(kept["draw_from"])
+            state._restore(convert(kept, Kept))
+            with_options = kept["seed"], kept["draw_from"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             fault = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ToolError(f"{path}: is no state of mle-rollout ({fault}): remove it to begin anew") from error
@@ -155,27 +176,12 @@ class LearnableState:
             )
         return state
 
-    def _restore(self, kept: Mapping[str, Any]) -> None:
-        self.groups = _count(kept["groups"])
-        self.rewards.at, self.rewards.number = _count(kept["read"]["bytes"]), _count(kept["read"]["lines"])
-        known = {
-            id: Known(
-                draws=_count(each["draws"]),
-                owed=_number(each["owed"]),
-                spread=_number(each["spread"]),
-                groups=_number(each["groups"]),
-            )
-            for id, each in kept["known"].items()
-        }
-        groups = {
-            group: OpenGroup(
-                of=each["of"], rewards=[None if reward is None else _number(reward) for reward in each["rewards"]]
-            )
-            for group, each in kept["open"].items()
-        }
-        if any(each["of"] not in known for each in groups.values()):
+    def _restore(self, kept: Kept) -> None:
+        self.groups = kept["groups"]
+        self.rewards.at, self.rewards.number = kept["read"]["bytes"], kept["read"]["lines"]
+        if any(each["of"] not in kept["known"] for each in kept["open"].values()):
             raise ValueError("an open group is of no task")
-        self.learnable = Learnable(known, groups)
+        self.learnable = Learnable(kept["known"], kept["open"])
 
     def next(self, of: Sequence[str]) -> tuple[str, int]:
         """The next of these ids to begin a group of, by all rewards that have come, and how often it was drawn before."""
@@ -230,7 +236,7 @@ class LearnableState:
     def _keep(self) -> None:
         if self.path is None:
             return
-        kept = {
+        kept: Kept = {
             "kind": KIND,
             "version": VERSION,
             "seed": self.seed,
@@ -243,15 +249,3 @@ class LearnableState:
         unfinished = self.path.with_name(self.path.name + ".partial")
         unfinished.write_text(json.dumps(kept, allow_nan=False) + "\n", encoding="utf-8")
         os.replace(unfinished, self.path)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError(f"{value!r} is no count")
-    return value
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)

@@ -138,39 +138,39 @@ class State:
 class EndlessOptions:
     """Rollouts without an end, and the trainer that they are for."""
 
-    forever: bool = option("Go through the tasks again and again; holds the input.", default=False)
+    forever: bool = option("Go through the tasks again and again. Holds the input.", default=False)
     passes: int | None = option(
-        "With --forever: end after N times through the tasks, those that --state remembers among them.",
+        "With --forever: end after N passes through the tasks, including those that --state remembers.",
         at_least=1,
         metavar="N",
     )
     draw: str = option(
-        "With --forever: the tasks in turn, or by the spread of their rewards in --draw-from.",
+        "With --forever: take the tasks in turn, or draw them by the spread of their rewards in --draw-from.",
         default="uniform",
         choices=("uniform", "learnable"),
     )
     draw_from: str | None = option(
-        "With --draw learnable: the graded rollouts of this run, as tee -a FILE writes them in the pipe.",
+        "With --draw learnable: the graded rollouts of this run, as written by tee -a FILE in the pipe.",
         kind="file",
         metavar="FILE",
         machine=True,
     )
     follow: str | None = option(
-        "Sample from the newest policy that mle-train-grpo --publish DIR puts there: with -m hf: or vllm: by loading it, "
-        "with a server's model by its version alone.",
+        "Sample from the newest policy that mle-train-grpo --publish DIR has published. hf: and vllm: load it; of a "
+        "server's model only the version is followed.",
         kind="folder",
         metavar="DIR",
     )
     max_staleness: int | None = option("With --follow: maximum policy lag, in updates.", at_least=0, metavar="K")
     patience: float = option(
-        "With --max-staleness: seconds that a trainer may starve, with nothing worked on here, before it gets a group more.",
+        "With --max-staleness: if a trainer waits this long and nothing is in work here, begin one group more.",
         default=300.0,
         above=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
     state: str | None = option(
-        "With --forever: remember which groups were begun; a new run continues behind them.",
+        "With --forever: remember which groups were begun. A new run continues after them.",
         kind="state file",
         metavar="FILE",
         machine=True,

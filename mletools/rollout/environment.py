@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from ..base import workers
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest
 from ..base.tape import Answer, Tape
 from ..grading import RunCode, Verdict, check_task, grade
 from ..grading.private_data import check_data, task_folder
+from ..models import OfferedTool
 from ..records.rollout import Execution, Feedback, Message, SubmissionFile, TurnGrade
 from ..records.sample import submission_mb
 from ..records.task import Task
@@ -168,7 +169,7 @@ class TaskEnvironment:
         """The public files, with all training rows."""
         folder: Path = self._resources.data / self._task["data"]["dir"] / "public"
         if not folder.is_dir():
-            raise RecordError(f"{folder}: no such folder; is --data the folder that the task was written to?")
+            raise RecordError(f"{folder}: no such folder; {data_advice()}")
         return folder
 
     def ask(
@@ -177,7 +178,7 @@ class TaskEnvironment:
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
     ) -> Reply | Refusal:
         model, about = self._resources.models[who], [who, role, messages, seed, tools, most]

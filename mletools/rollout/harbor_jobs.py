@@ -1,4 +1,4 @@
-"""Results of Harbor jobs as rollouts: what an agent of others did there, and the submission that it left.
+"""Results of Harbor jobs as rollouts: what somebody else's agent did there, and the submission that it left.
 
 A job's folder holds a folder a trial: config.json, result.json, agent/trajectory.json, verifier/reward.json or reward.txt,
 artifacts/ with the submission. Covered: single trials, jobs, folders of jobs; the task by its id; several attempts as a
@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest, content_id
 from ..base.jsonl import JsonObject, Line, loads, read_files
+from ..base.output import AnyRecord
 from ..records import schema
 from ..records.common import LongText
 from ..records.rollout import Execution, HarborTrial, Rollout, StopReason, SubmissionFile
@@ -47,13 +48,20 @@ class TrialLine(Line[JsonObject]):
         return self.source
 
 
+class Head(TypedDict):
+    """What a trial's files say of it, as its tool wrote them."""
+
+    config: dict[str, object]
+    result: dict[str, object]
+
+
 @dataclass(frozen=True)
 class Found:
     """A trial that is known: its folder, its task, what its agent is called, and its place in its group."""
 
     folder: Path
     task: Task
-    head: JsonObject
+    head: Head
     group: str
     group_size: int = 1
     sample: int = 0
@@ -208,7 +216,7 @@ def _content(path: Path, shown: str, most: int = _MOST_MB << 20) -> bytes:
     return content
 
 
-def _object(content: bytes, shown: str) -> JsonObject:
+def _object(content: bytes, shown: str) -> dict[str, object]:
     try:
         value = loads(content)
     except ValueError as error:
@@ -218,7 +226,7 @@ def _object(content: bytes, shown: str) -> JsonObject:
     return value
 
 
-def _head(folder: Path) -> JsonObject:
+def _head(folder: Path) -> Head:
     if not (folder / "result.json").is_file():
         raise ValueError("no result.json: the trial has not come to its end")
     result = _object(_content(folder / "result.json", "result.json"), "result.json")
@@ -228,13 +236,13 @@ def _head(folder: Path) -> JsonObject:
     return {"config": config, "result": result}
 
 
-def _of(holder: JsonObject, key: str, kind: type = dict) -> Any:
+def _of(holder: AnyRecord, key: str, kind: type = dict) -> Any:
     """The value if it is of `kind`, else an empty one."""
     value = holder.get(key)
     return value if isinstance(value, kind) else kind()
 
 
-def _agent(head: JsonObject) -> tuple[str, str | None, str | None]:
+def _agent(head: Head) -> tuple[str, str | None, str | None]:
     """Name and version of the agent, and its model."""
     info = _of(head["result"], "agent_info")
     model = _of(info, "model_info")
@@ -244,7 +252,7 @@ def _agent(head: JsonObject) -> tuple[str, str | None, str | None]:
     return name, _of(info, "version", str) or None, asked or "/".join(names) or None
 
 
-def _task(head: JsonObject, tasks: Mapping[str, Task]) -> Task:
+def _task(head: Head, tasks: Mapping[str, Task]) -> Task:
     """The task that the trial is about, by the names that the trial has for it."""
     result, config = head["result"], head["config"]
     places = [
@@ -260,9 +268,9 @@ def _task(head: JsonObject, tasks: Mapping[str, Task]) -> Task:
     raise ValueError(f"its task is {' or '.join(map(repr, names)) or 'not named'}, the id of none of --tasks")
 
 
-def _trajectory(folder: Path) -> tuple[list[bytes], list[JsonObject]]:
+def _trajectory(folder: Path) -> tuple[list[bytes], list[dict[str, object]]]:
     """The contents of the trajectory's files, and what they hold."""
-    name, contents, parts = TRAJECTORY, list[bytes](), list[JsonObject]()
+    name, contents, parts = TRAJECTORY, list[bytes](), list[dict[str, object]]()
     while name:
         if not (folder / name).is_file():
             raise ValueError(f"no {name}: this agent wrote no trajectory, or was stopped before")
@@ -279,7 +287,7 @@ def _submission(folder: Path, task: Task, data: Path) -> tuple[SubmissionFile | 
     """The submission among the artifacts, kept under `data`, or why there is none. ValueError: there are several."""
     public = data / task["data"]["dir"] / "public"
     if not public.is_dir():
-        raise ToolError(f"{public}: no such folder; is --data the folder that the task was written to?")
+        raise ToolError(f"{public}: no such folder; {data_advice()}")
     contents: dict[bytes, str] = {}
     problem = f"no {SUBMISSION}"
     for path in _named(folder / "artifacts", SUBMISSION):
@@ -305,7 +313,7 @@ def _named(folder: Path, name: str) -> Iterator[Path]:
             yield Path(place) / name
 
 
-def _rewards(folder: Path, result: JsonObject) -> dict[str, float]:
+def _rewards(folder: Path, result: AnyRecord) -> dict[str, float]:
     """The job's own rewards by name; what is no finite number is left out."""
     values: Any = _of(_of(result, "verifier_result"), "rewards")
     for name in ("reward.json", "reward.txt"):
@@ -322,7 +330,7 @@ def _rewards(folder: Path, result: JsonObject) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if abs(value) < 1e300}
 
 
-def _seconds(timing: JsonObject) -> float | None:
+def _seconds(timing: Mapping[str, str]) -> float | None:
     """How long a phase of the trial took."""
     try:
         began, ended = (datetime.fromisoformat(timing[name]) for name in ("started_at", "finished_at"))

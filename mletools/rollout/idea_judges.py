@@ -22,9 +22,9 @@ Judge = Callable[[Rollout, idea_types.Posed], tuple[IdeaCategory | None, str, Us
 class AnswerOptions(JudgeOptions):
     """How the model answers."""
 
-    max_tokens: int = option("Of one answer.", default=4096, at_least=1)
+    max_tokens: int = option("Maximum tokens per answer.", default=4096, at_least=1)
     trajectory_tokens: int = option(
-        "Tokens that it is shown of the work before an idea, about.", default=32000, at_least=1, metavar="N"
+        "Approximate tokens of the work before an idea that the model is shown.", default=32000, at_least=1, metavar="N"
     )
 
 

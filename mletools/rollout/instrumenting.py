@@ -22,7 +22,7 @@ NOT_ASKED: Usage = {"prompt_tokens": None, "completion_tokens": None, "seconds":
 class AnswerOptions(JudgeOptions):
     """How the model answers."""
 
-    max_tokens: int = option("Of one answer.", default=8192, at_least=1)
+    max_tokens: int = option("Maximum tokens per answer.", default=8192, at_least=1)
 
 
 def add_reports(rollout: Rollout, seed: int, plain: bool = False) -> Rollout:

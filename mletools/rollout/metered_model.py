@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import OptionError, RecordError, ToolError
 from ..base.options import option
-from ..models import ContextExceeded, CountsTokens, Model, Reply, Request
+from ..models import ContextExceeded, CountsTokens, Model, OfferedTool, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
@@ -54,7 +54,7 @@ class MeteredModel:
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
         task: Task | None = None,
     ) -> interface.Reply | Refusal:
@@ -228,15 +228,15 @@ class Sampling:
     """How the policy is sampled, and what is recorded of it."""
 
     temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: 1 for training, the server's own for evaluation).", at_least=0
+        "Sampling temperature; 0 is greedy (default: 1 for training, the server's default for evaluation).", at_least=0
     )
     top_p: float | None = option("Nucleus sampling (default: like --temperature).", above=0, at_most=1)
     sampling: str | None = option(
-        "model: what is not given here is as the model's own generation_config.json has it, for evaluation.",
+        "model: take what is not given here from the model's generation_config.json, for evaluation.",
         choices=("model",),
     )
     policy_version: str | None = option(
-        "Stamped on the records, where the engine does not know it itself.", metavar="V"
+        "Policy version to stamp on the records, where the engine does not report one.", metavar="V"
     )
     price: tuple[float, float] | None = option(
         "USD per million tokens of the policy (default: the server's usage.cost, or the list price).",

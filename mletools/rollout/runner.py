@@ -58,7 +58,7 @@ class Item(NamedTuple):
 class RunOptions:
     """What else is about a run with any scaffold."""
 
-    group_size: int = option("Rollouts a task.", default=1, at_least=1, flags=("-g", "--group-size"))
+    group_size: int = option("Rollouts per task.", default=1, at_least=1, flags=("-g", "--group-size"))
     scaffold: str = option(
         f"How the agent works: {', '.join(SCAFFOLDS)}, or module:Name. `--scaffold NAME --help` shows its options.",
         default="single",
@@ -66,15 +66,17 @@ class RunOptions:
         metavar="NAME",
     )
     defaults: str = option(
-        "The papers' settings for training, or for evaluation.", default="training", choices=("training", "evaluation")
+        "Use the papers' settings for training or for evaluation.",
+        default="training",
+        choices=("training", "evaluation"),
     )
     prompts: str | None = option(
-        "Its files NAME.md replace the prompts of the same names (mletools/prompts), in every scaffold.",
+        "Folder whose files NAME.md replace the prompts of the same names (mletools/prompts).",
         kind="existing folder",
         metavar="DIR",
     )
     sandbox_jobs: int | None = option(
-        "Programs that run at once (default: the cores).", at_least=1, metavar="N", machine=True
+        "Number of programs that run at once (default: the number of cores).", at_least=1, metavar="N", machine=True
     )
 
 
@@ -276,7 +278,7 @@ class Runner:
         run = self.run
         self.states = run.side_output(needs.states) if needs.states else None
         self.steps = run.side_output(needs.steps) if needs.steps else None
-        run.progress(lambda: (run.count_lines() or 0) * self.options.group_size or None, "rollouts")
+        run.progress(lambda: run.count_lines(self.options.group_size), "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
                 raise error

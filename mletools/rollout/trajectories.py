@@ -6,20 +6,18 @@ pictures and sounds, which become a word in brackets.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import cast
 
-from ..base.jsonl import JsonObject
-from ..records.rollout import Message, Turn, Usage
+from ..base.output import AnyRecord
+from ..base.typed import convert
+from ..records.atif import AtifCall, AtifMetrics, AtifStep, AtifTrajectory, Content
+from ..records.rollout import CalledFunction, Message, MessageCall, Turn, Usage
 
 VERSIONS = ("ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8")
-Kind = TypeVar("Kind")
-_ROLES = {"system": "system", "user": "user"}
 _NOT_KNOWN: Usage = {"prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
-_MOST = 10**12  # of a count
 
 
 @dataclass
@@ -34,23 +32,22 @@ class Conversation:
     usage: Usage = field(default_factory=lambda: _NOT_KNOWN.copy())
 
 
-def read(parts: Sequence[JsonObject]) -> Conversation:
+def read(parts: Sequence[AnyRecord]) -> Conversation:
     """The conversation of a trajectory, and of those that it goes on in. ValueError: where it is not in the format."""
-    agent = _of(parts[0], "agent", dict) or {}
-    reader = _Reader(
-        Conversation(_of(agent, "name", str) or "", _of(agent, "version", str), _of(agent, "model_name", str))
-    )
     for part in parts:
-        version = part.get("schema_version")
-        if version not in VERSIONS:
+        if (version := part.get("schema_version")) not in VERSIONS:
             raise ValueError(f"schema_version is {version!r}: known are {VERSIONS[0]} to {VERSIONS[-1]}")
+    trajectories: list[AtifTrajectory] = [convert(part, AtifTrajectory) for part in parts]
+    agent = trajectories[0].get("agent") or {}
+    reader = _Reader(Conversation(agent.get("name") or "", agent.get("version"), agent.get("model_name")))
+    for trajectory in trajectories:
         reader.begin()
-        for number, step in enumerate(_of(part, "steps", list) or []):
+        for number, step in enumerate(trajectory.get("steps") or []):
             try:
                 reader.step(step)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"steps.{number}: {error}") from None
-    return reader.end(parts)
+    return reader.end(trajectories)
 
 
 class _Reader:
@@ -65,35 +62,31 @@ class _Reader:
         """Read another file: what stands before it was no longer seen."""
         self._first, self._seen = len(self.found.messages), None
 
-    def step(self, step: Any) -> None:
-        if not isinstance(step, dict):
-            raise ValueError("not an object")
-        source, text = step.get("source"), _text(step.get("message"))
-        if source == "agent":
+    def step(self, step: AtifStep) -> None:
+        text = _text(step.get("message"))
+        if step["source"] == "agent":
             self._agent(step, text)
-        elif source in _ROLES:
-            self.found.messages.append({"role": _ROLES[source], "content": text})  # type: ignore[typeddict-item]
         else:
-            raise ValueError(f"source is {source!r}: known are system, user, agent")
+            self.found.messages.append({"role": step["source"], "content": text})
         self._observe(step)
 
-    def _agent(self, step: JsonObject, text: str) -> None:
+    def _agent(self, step: AtifStep, text: str) -> None:
         found = self.found
         message: Message = {"role": "assistant", "content": text}
-        if reasoning := _of(step, "reasoning_content", str):
+        if reasoning := step.get("reasoning_content"):
             message["reasoning"] = reasoning
-        if calls := _of(step, "tool_calls", list):
+        if calls := step.get("tool_calls"):
             message["tool_calls"] = [_call(call) for call in calls]
-        found.model = found.model or _of(step, "model_name", str)
+        found.model = found.model or step.get("model_name")
         if not step.get("is_copied_context") and step.get("llm_call_count") != 0:
             message["loss"] = True
-            metrics = _of(step, "metrics", dict) or {}
+            metrics = step.get("metrics") or {}
             self._take_tokens(message, metrics)
             usage: Usage = {
-                "prompt_tokens": _count(metrics, "prompt_tokens"),
-                "completion_tokens": _count(metrics, "completion_tokens"),
+                "prompt_tokens": metrics.get("prompt_tokens"),
+                "completion_tokens": metrics.get("completion_tokens"),
                 "seconds": 0.0,
-                "usd": _usd(metrics.get("cost_usd")),
+                "usd": metrics.get("cost_usd"),
             }
             turn: Turn = {
                 "action": "agent",
@@ -110,10 +103,10 @@ class _Reader:
             self._ended.append(_seconds(step))
         found.messages.append(message)
 
-    def _take_tokens(self, message: Message, metrics: JsonObject) -> None:
-        prompt, ids = _ids(metrics, "prompt_token_ids"), _ids(metrics, "completion_token_ids")
+    def _take_tokens(self, message: Message, metrics: AtifMetrics) -> None:
+        prompt, ids = metrics.get("prompt_token_ids"), metrics.get("completion_token_ids")
         messages, seen = self.found.messages, self._seen
-        if prompt is None or ids is None:
+        if not prompt or not ids:
             self._exact, self._seen = False, None
             return
         follows = messages and "loss" not in messages[-1]
@@ -125,17 +118,15 @@ class _Reader:
             message["prompt_token_ids"] = prompt
         self._seen = prompt + ids
         message["token_ids"] = ids
-        scores = _of(metrics, "logprobs", list)
-        if scores is not None and len(scores) == len(ids) and all(_is_number(each) and each <= 0.01 for each in scores):
-            message["logprobs"] = [min(0.0, float(each)) for each in scores]
+        scores = [float(each) for each in metrics.get("logprobs") or () if type(each) in (int, float)]  # type: ignore[arg-type]
+        if len(scores) == len(ids) == len(metrics.get("logprobs") or ()) and max(scores) <= 0.01:
+            message["logprobs"] = [min(0.0, each) for each in scores]
 
-    def _observe(self, step: JsonObject) -> None:
+    def _observe(self, step: AtifStep) -> None:
         """The results of a step: of its calls as a tool's messages, others as the user's."""
-        results = _of(_of(step, "observation", dict) or {}, "results", list) or []
+        results = (step.get("observation") or {}).get("results") or []
         calls = [call["id"] for call in self.found.messages[-1].get("tool_calls", ())]
         for result in results:
-            if not isinstance(result, dict):
-                raise ValueError("a result is no object")
             text, call = _text(result.get("content")), result.get("source_call_id")
             if call is None and len(calls) == len(results) == 1:
                 call = calls[0]
@@ -144,7 +135,7 @@ class _Reader:
             else:
                 self.found.messages.append({"role": "user", "content": text})
 
-    def end(self, parts: Sequence[JsonObject]) -> Conversation:
+    def end(self, parts: Sequence[AtifTrajectory]) -> Conversation:
         found = self.found
         if not found.turns:
             raise ValueError("no step of an agent's model")
@@ -153,77 +144,36 @@ class _Reader:
                 for name in ("token_ids", "logprobs", "prompt_token_ids"):
                     message.pop(name, None)  # type: ignore[misc]
         usages = [turn["usage"] for turn in found.turns]
-        totals = [_of(part, "final_metrics", dict) or {} for part in parts]
-        for name, total in (("prompt_tokens", "total_prompt_tokens"), ("completion_tokens", "total_completion_tokens")):
-            stated = [_count(each, total) for each in totals]
-            found.usage[name] = _sum(stated) if None not in stated else _sum([each[name] for each in usages])  # type: ignore[literal-required]
-        stated_usd = [_usd(each.get("total_cost_usd")) for each in totals]
-        found.usage["usd"] = _sum(stated_usd) if None not in stated_usd else _sum([each["usd"] for each in usages])
+        totals = [part.get("final_metrics") or {} for part in parts]
+        for name in ("prompt_tokens", "completion_tokens", "usd"):
+            stated = _sum([each.get(f"total_{'cost_usd' if name == 'usd' else name}") for each in totals])
+            found.usage[name] = stated if stated is not None else _sum([each[name] for each in usages])  # type: ignore[literal-required]
         found.usage["seconds"] = round(sum(turn["duration_s"] for turn in found.turns), 4)
         return found
 
 
-def _of(holder: JsonObject, key: str, kind: type[Kind]) -> Kind | None:
-    """The value, or None where there is none; ValueError if it is not of `kind`."""
-    value = holder.get(key)
-    if value is None or isinstance(value, kind):
-        return value
-    raise ValueError(f"{key} is no {kind.__name__}")
-
-
-def _text(content: object) -> str:
+def _text(content: Content | None) -> str:
     """A text, or the texts of parts; another part is named in brackets."""
     if content is None or isinstance(content, str):
         return content or ""
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError("a message or a content is neither a text nor a list of parts")
-    return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in content)
+    return "\n".join(text if isinstance(text := part.get("text"), str) else f"[{part.get('type')}]" for part in content)
 
 
-def _call(call: Any) -> dict[str, Any]:
-    if not isinstance(call, dict) or not isinstance(call.get("function_name"), str):
-        raise ValueError("a call names no function")
-    arguments = json.dumps(_of(call, "arguments", dict) or {}, ensure_ascii=False)
-    function = {"name": call["function_name"], "arguments": arguments}
-    return {"id": _of(call, "tool_call_id", str) or "", "type": "function", "function": function}
+def _call(call: AtifCall) -> MessageCall:
+    arguments = json.dumps(call.get("arguments") or {}, ensure_ascii=False)
+    function: CalledFunction = {"name": call["function_name"], "arguments": arguments}
+    return {"id": call.get("tool_call_id") or "", "type": "function", "function": function}
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def _count(holder: JsonObject, key: str) -> int | None:
-    value = holder.get(key)
-    if value is None or (type(value) is int and 0 <= value < _MOST):
-        return value
-    raise ValueError(f"{key} is no count")
-
-
-def _usd(value: Any) -> float | None:
-    if value is None:
-        return None
-    if not _is_number(value) or not 0 <= value < _MOST:
-        raise ValueError("a cost is no sum of money")
-    return float(value)
-
-
-def _ids(holder: JsonObject, key: str) -> list[int] | None:
-    value = _of(holder, key, list)
-    if not value:
-        return None
-    if not all(type(each) is int and 0 <= each < 1 << 31 for each in value):
-        raise ValueError(f"{key} are no token ids")
-    return value
-
-
-def _seconds(step: JsonObject) -> float | None:
+def _seconds(step: AtifStep) -> float | None:
     """When a step was, in seconds since 1970."""
-    stamp = _of(step, "timestamp", str)
+    stamp = step.get("timestamp")
     try:
         return None if stamp is None else datetime.fromisoformat(stamp).timestamp()
     except (ValueError, OverflowError):
         raise ValueError(f"timestamp is {stamp!r}, not of ISO 8601") from None
 
 
-def _sum(values: Sequence[Any]) -> Any:
-    return None if None in values else sum(values)
+def _sum(values: Sequence[object]) -> float | None:
+    """None where one is not known."""
+    return None if None in values else sum(cast(Sequence[float], values))

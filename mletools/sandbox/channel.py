@@ -8,7 +8,7 @@ import os
 import select
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 _LARGEST = 1 << 18
 
@@ -16,7 +16,7 @@ _LARGEST = 1 << 18
 class Packet(TypedDict, total=False):
     """A message of either side; what it has depends on what it says."""
 
-    run: dict[str, Any]  # to a server: RunRequest.fields
+    run: dict[str, object]  # to a server: RunRequest.fields
     kill: bool
     interrupt: bool
     event: str  # from a server: ready, work, started, interrupted, exit, failed, ended

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ..base.errors import ToolError
+from ..base.errors import ToolError, data_advice
 from .outputs import SUBMISSION
 
 if TYPE_CHECKING:
@@ -187,4 +187,4 @@ def check_arguments(arguments: Sequence[str]) -> None:
 def check_public(public: Path) -> None:
     """ToolError: no such folder."""
     if not os.path.isdir(public):
-        raise ToolError(f"{public}: no such folder; is --data the folder that the task's paths start from?")
+        raise ToolError(f"{public}: no such folder; {data_advice()}")

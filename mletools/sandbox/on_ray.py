@@ -220,7 +220,7 @@ class RaySandbox(BaseSandbox):
 
     def _once(self, request: NodeRequest, packed: Any, need: Need) -> Any:
         need = {**need, "GPU": 1.0} if self._gpu else need
-        options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0.0)}
+        options: dict[str, object] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0.0)}
         options |= {"memory": need["memory"]} if "memory" in need else {}
         actor = None
         with self._lock:

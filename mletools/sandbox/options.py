@@ -18,27 +18,28 @@ class SandboxOptions:
     """Where programs run, and their limits, as in Limits. `timeout` None: the default of the command."""
 
     backend: str = option(
-        "How to isolate programs; auto chooses the strongest backend that works here, and says which.",
+        "How to isolate programs. auto chooses the strongest backend that works here, and says which.",
         default="local",
         choices=(*BACKENDS, "auto"),
         envvar="MLE_SANDBOX",
         machine=True,
     )
     on: str | None = option(
-        "Run on a Ray cluster: ray://HOST:PORT, or ray for the one in RAY_ADDRESS (else this machine's cores).",
+        "Run on a Ray cluster: ray://HOST:PORT, or ray for the one in RAY_ADDRESS (default: this machine).",
         metavar="CLUSTER",
         machine=True,
     )
     gpus: str | None = option(
-        "Give each program one of these devices for itself, e.g. 0,1; with --on: any.", metavar="LIST", machine=True
+        "Give each program one of these GPUs exclusively, e.g. 0,1; with --on: any.", metavar="LIST", machine=True
     )
     preimport: str | None = option(
-        "Import these once before all programs (default: numpy, pandas, scipy and common parts of scikit-learn).",
+        "Modules to import once, before all programs (default: numpy, pandas, scipy and common parts of scikit-learn).",
         metavar="MODULES",
         machine=True,
     )
     start: str = option(
-        "Fork programs from a warm process, or start a fresh interpreter for each; auto: depends on its imports.",
+        "Fork programs from a warm process, or start a fresh interpreter for each. auto: depends on the program's "
+        "imports.",
         default="auto",
         choices=STARTS,
         machine=True,
@@ -48,28 +49,30 @@ class SandboxOptions:
         default=DEFAULT_IMAGE,
         envvar="MLE_SANDBOX_IMAGE",
     )
-    timeout: float | None = option("Wall seconds for one program (default: set by the scaffold).", above=0, metavar="S")
-    memory_size: int = option("Memory of all its processes.", default=2048, at_least=64, metavar="MB")
-    processes: int = option("Concurrent processes and threads.", default=64, at_least=1)
-    file_size: int = option("Largest file it may write.", default=64, at_least=1, metavar="MB")
-    disk: int = option("Size of all files it may write.", default=256, at_least=1, metavar="MB")
-    output_size: int = option("Size of standard output, and of standard error.", default=1024, at_least=1, metavar="KB")
+    timeout: float | None = option("Time limit of one program (default: set by the scaffold).", above=0, kind="seconds")
+    memory_size: int = option("Memory limit of all processes of a program.", default=2048, at_least=64, metavar="MB")
+    processes: int = option("Limit on concurrent processes and threads of a program.", default=64, at_least=1)
+    file_size: int = option("Maximum size of a file that it writes.", default=64, at_least=1, metavar="MB")
+    disk: int = option("Maximum size of all files that it writes.", default=256, at_least=1, metavar="MB")
+    output_size: int = option(
+        "Maximum size of standard output, and of standard error.", default=1024, at_least=1, metavar="KB"
+    )
     shared_memory: int | None = option(
-        "Size of /dev/shm, where workers of a DataLoader pass batches (default: a part of --disk).",
+        "Size of /dev/shm, through which the workers of a DataLoader pass batches (default: a part of --disk).",
         at_least=1,
         metavar="MB",
     )
     submission_size: int = option(
-        f"Largest submission.csv; {TIMES_SAMPLE} times the task's sample submission where that is more.",
+        f"Maximum size of submission.csv, or {TIMES_SAMPLE} times the task's sample submission where that is larger.",
         default=32,
         at_least=1,
         metavar="MB",
     )
     weights: str | None = option(
-        "Folder of pretrained weights that programs see, read-only, at ./weights; with --on, of each node.",
+        "Folder of pretrained weights, which programs see read-only at ./weights; with --on, a folder on each node.",
         metavar="DIR",
     )
-    threads: int = option("Threads of numeric libraries.", default=1, at_least=1)
+    threads: int = option("Number of threads of numeric libraries.", default=1, at_least=1)
 
     def limits(self, timeout: float) -> Limits:
         """The limits of a run; `timeout` (s) is the default."""
@@ -94,7 +97,7 @@ class SandboxOptions:
         """ToolError: folders are to be shown, or a loopback network is wanted, and it is not the local backend."""
         if (shown or loopback) and (self.backend != "local" or self.on is not None):
             raise ToolError(
-                "agents of others work in the local sandbox alone, where their box has a loopback network of its own: "
+                "other people's agents work in the local sandbox alone, where their box has a loopback network of its own: "
                 "leave --on out, and take --backend local"
             )
 

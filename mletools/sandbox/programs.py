@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
-from ..base.errors import RecordError, ToolError
+from ..base.errors import RecordError, ToolError, data_advice
 from ..base.ids import bytes_digest, derive_seed
 from ..instrument import describe, instrument, make_nonce, observer_text, read_report
 from ..records.common import LongText
@@ -52,7 +52,7 @@ class ProgramRunner:
         else:
             public = self.data / rollout["task"]["data"]["dir"] / "public"
             if not public.is_dir():
-                raise RecordError(f"{public}: no such folder; is --data the folder that the task was written to?")
+                raise RecordError(f"{public}: no such folder; {data_advice()}")
             observer = ""
             if entry and nonce and entry["code"] is not None:
                 if "sites" not in entry:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ToolError
+from ..base.nearest import did_you_mean
 from .interface import Scaffold
 
 SCAFFOLDS = {
@@ -30,6 +31,7 @@ def open_scaffold(name: str) -> Scaffold[Any]:
     if ":" not in spec:
         raise ToolError(
             f"--scaffold {name}: known are {', '.join(SCAFFOLDS)}; one of your own is module:Name or path/to/file.py:Name"
+            + did_you_mean(name, SCAFFOLDS)
         )
     kind = load(spec, f"--scaffold {name}")
     if not (isinstance(kind, type) and issubclass(kind, Scaffold)):

@@ -12,7 +12,7 @@ from typing import ClassVar
 from .. import prompts
 from ..base.errors import OptionError, ToolError
 from ..base.options import option
-from ..records.rollout import StopReason
+from ..records.rollout import Help, StopReason
 from . import ideas, messages
 from .episode import Episode, opening
 from .interface import Ended, Environment, Job, Needs, Played, Scaffold, Settings, State
@@ -32,7 +32,7 @@ class CodeactSettings(Settings):
     max_seconds: float | None = 3600.0
     execution_seconds: float = 1200.0
     ideator: str | None = option(
-        "Who answers <seek_help>: a model, or null or vague for a fixed, useless answer (default: the action is not "
+        "Model that answers <seek_help>; null and vague give a fixed, useless answer (default: the action is not "
         "offered).",
         metavar="MODEL",
     )
@@ -144,7 +144,7 @@ def _run_cell(episode: Episode[CodeactSettings], kind: str, text: str) -> str:
 def _ask_ideator(episode: Episode[CodeactSettings], query: Mapping[str, str]) -> str:
     """Ask the ideator, or take a fixed answer; returns the observation."""
     ideator = str(episode.settings.ideator)
-    entry: dict[str, object] = {}
+    entry: Help = {}
     if ideator in ideas.FIXED:
         answer, idea = ideas.FIXED[ideator], None
     else:

@@ -1,4 +1,4 @@
-"""Scaffold `command`: an agent of others, which is a command line, works in the sandbox on its own.
+"""Scaffold `command`: somebody else's agent, which is a command line, works in the sandbox on its own.
 
 Its only way out of the box is the model: a server on the box's loopback (relay) whose questions leave it one by one and are
 asked here, as every other scaffold asks, with all bounds, counts and exact tokens. Covered: messages and usage as the policy
@@ -9,7 +9,7 @@ agents that need another server than their model's, scores for the agent.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from .. import prompts
 from ..base import jsonl
@@ -17,6 +17,7 @@ from ..base.errors import RecordError, ToolError
 from ..base.ids import derive_seed
 from ..base.options import option
 from ..base.sources import source_of
+from ..models import OfferedTool
 from ..records.common import LongText
 from ..records.rollout import Cell, Execution, Message, Rollout, StopReason, SubmissionFile
 from . import relay
@@ -49,12 +50,12 @@ class CommandSettings(Settings):
     execution_seconds: float = 3600.0
     validation: float = 0.0  # an agent is shown no scores, so all training rows are its own
     agent: str | None = option(
-        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in; the instruction is "
-        "its standard input too.",
+        "The agent's command line, for bash. {instruction_file}, {base_url} and {model} are filled in. The "
+        "instruction is also its standard input.",
         metavar="CMD",
     )
     agent_folder: tuple[str, ...] = option(
-        "A folder with the agent's program, which it sees, read-only, at the same place. Repeatable.",
+        "A folder with the agent's program, which the agent sees read-only under the same path. Repeatable.",
         default=(),
         metavar="DIR",
         kind="existing folder",
@@ -92,8 +93,8 @@ class _Work(Episode[CommandSettings]):
         begin = prompts.render("command", max_turns=str(job.settings.max_turns), max_minutes=minutes)
         question = task_prompt("task", job, environment, split="No score is shown before the end.")
         self._instruction = f"{begin}\n\n{question}"
-        self._asked: list[dict[str, Any]] = []  # the messages of the last question
-        self._tools: list[dict[str, object]] | None = None
+        self._asked: list[relay.ChatMessage] = []  # the messages of the last question
+        self._tools: list[OfferedTool] | None = None
         self._places: list[int] = []  # of these among all messages
         self._ran: list[tuple[str, str]] = []
         self._results: list[Cell] = []
@@ -120,7 +121,7 @@ class _Work(Episode[CommandSettings]):
 
     # --- the box --------------------------------------------------------------------------------------------------
 
-    def _until_question(self, text: str) -> dict[str, Any] | None:
+    def _until_question(self, text: str) -> relay.Question | None:
         """Run a cell; the agent's next question, None: it has ended. Ended: it ran out of time, or asks in no form."""
         wall_s = min(self.settings.execution_seconds, self.seconds_left)
         result = self._environment.cell(
@@ -138,9 +139,6 @@ class _Work(Episode[CommandSettings]):
         if status == "timeout":
             raise Ended("timeout")
         request = self._read(result)
-        if "ended" in request:
-            self._exit_code = request["ended"]
-            return None
         if status != "ok" or not result["cell"]["alive"] or not request:
             return None  # the agent has ended its box, or filled it
         return request
@@ -163,16 +161,20 @@ class _Work(Episode[CommandSettings]):
             self._last_submission_digest = result["digest"]
             self._lying_there = result["submission"]
 
-    def _read(self, result: CellResult) -> dict[str, Any]:
-        """What the relay handed out; {}: nothing, or what an older cell left. Ended: it is not in the relay's form."""
+    def _read(self, result: CellResult) -> relay.Question | None:
+        """The question that the relay handed out; None: it handed out the agent's end, nothing, or what an older cell left.
+
+        Ended: it is not in the relay's form.
+        """
         text = result.get("outputs", {}).get(relay.REQUEST, "{}")
         try:
             found = jsonl.loads(text)
             if not isinstance(found, dict) or found.get("number") != len(self._results):
-                return {}
+                return None
             if "ended" in found:
                 code = found["ended"]
-                return {"ended": code if type(code) is int and abs(code) < 1 << 31 else None}
+                self._exit_code = code if type(code) is int and abs(code) < 1 << 31 else None
+                return None
             same = found.get("same")
             if type(same) is not int or not 0 <= same <= len(self._asked) or not isinstance(found["messages"], list):
                 raise ValueError
@@ -182,12 +184,12 @@ class _Work(Episode[CommandSettings]):
             raise Ended("format") from None
         self._asked = asked["messages"]
         if found["tools"] is not False:
-            self._tools = asked["tools"]
+            self._tools = cast("list[OfferedTool] | None", asked["tools"])
         return asked
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _answer(self, asked: dict[str, Any]) -> dict[str, object]:
+    def _answer(self, asked: relay.Question) -> relay.Answer:
         """The policy's reply as the relay takes it. Ended: a budget is used up."""
         held = [self.messages[place] for place in self._held]
         pairs = zip(held, asked["messages"], strict=False)
@@ -210,7 +212,9 @@ class _Work(Episode[CommandSettings]):
         return {
             "text": reply["text"],
             "reasoning": reply["reasoning"],
-            "tool_calls": [{name: call[name] for name in ("id", "name", "arguments")} for call in reply["tool_calls"]],
+            "tool_calls": [
+                {"id": call["id"], "name": call["name"], "arguments": call["arguments"]} for call in reply["tool_calls"]
+            ],
             "finish_reason": reply["finish_reason"],
             "prompt_tokens": reply["prompt_tokens"],
             "completion_tokens": reply["completion_tokens"],
@@ -237,7 +241,7 @@ class _Work(Episode[CommandSettings]):
     def _execution(self) -> Execution:
         if not self._results or self._box_facts is None:
             return NOTHING_RAN.copy()
-        found: dict[str, Any] = {
+        found = {
             "status": self._results[-1]["status"],
             "exit_code": self._exit_code,
             "duration_s": round(sum(cell["duration_s"] for cell in self._results), 4),
@@ -252,15 +256,15 @@ class _Work(Episode[CommandSettings]):
             # not what was left of the time when the last cell began
             "limits": {**self._box_facts["limits"], "wall_s": self.settings.max_seconds},
         }
-        return found  # type: ignore[return-value]
+        return cast(Execution, found)
 
 
-def _alike(ours: Message, theirs: dict[str, Any]) -> bool:
+def _alike(ours: Message, theirs: relay.ChatMessage) -> bool:
     """Whether an agent sends a message back as it was; white space around the policy's own may be gone."""
     return _likeness(relay.message(ours)) == _likeness(theirs)
 
 
-def _likeness(message: dict[str, Any]) -> tuple[object, ...]:
+def _likeness(message: relay.ChatMessage) -> tuple[object, ...]:
     content = message["content"].strip() if message["role"] == "assistant" else message["content"]
     functions = [(each["id"], each["function"]) for each in message.get("tool_calls", ())]
     calls = [(id, function["name"], _value(function["arguments"])) for id, function in functions]
@@ -275,7 +279,7 @@ def _value(arguments: str) -> object:
         return arguments
 
 
-def _as_message(asked: dict[str, Any]) -> Message:
+def _as_message(asked: relay.ChatMessage) -> Message:
     return asked.copy()  # type: ignore[return-value]
 
 

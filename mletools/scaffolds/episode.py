@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, NamedTuple, TypedDict, Unpack, cast
 
 from ..base.ids import derive_seed
+from ..models import OfferedTool
 from ..records.rollout import (
+    CalledFunction,
     Cell,
     Execution,
+    Implementer,
     Message,
+    MessageCall,
     Refit,
     Rollout,
     StartState,
@@ -88,7 +92,7 @@ class Extras(TypedDict, total=False):
     state: StartState
     trace: Literal["reset", "memory"]
     idea: dict[str, str] | None
-    implementer: dict[str, object] | None
+    implementer: Implementer | None
     refit: Refit
 
 
@@ -130,7 +134,7 @@ class Episode(Generic[S]):
         functions = as_functions(tools) if self.settings.tool_calls == "openai" and tools else None
         return self.ask_with(functions, self.settings.max_answer_tokens)
 
-    def ask_with(self, functions: list[dict[str, object]] | None, most: int) -> Reply:
+    def ask_with(self, functions: list[OfferedTool] | None, most: int) -> Reply:
         """As `ask`, with tools of any kind as the chat protocol has them, and of at most `most` tokens."""
         self._check_budget()
         shown = self._shown()
@@ -171,7 +175,7 @@ class Episode(Generic[S]):
         who: str,
         role: str,
         messages: list[Message],
-        tools: list[dict[str, object]] | None = None,
+        tools: list[OfferedTool] | None = None,
         most: int | None = None,
     ) -> Reply | Refusal:
         """A model's reply to messages; see Environment.ask. Nothing is kept of it here."""
@@ -487,11 +491,13 @@ def declined(reply: Reply) -> Literal["content_filter", "refusal"] | None:
     return None
 
 
-def _as_call(call: ReplyCall) -> dict[str, object]:
+def _as_call(call: ReplyCall) -> MessageCall:
     """A reply's tool call as the chat protocol has it, with what its server wants back."""
-    function = {"name": call["name"], "arguments": call["arguments"]}
-    extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
-    return {"id": call["id"], "type": "function", "function": function, **extra}
+    function: CalledFunction = {"name": call["name"], "arguments": call["arguments"]}
+    made: MessageCall = {"id": call["id"], "type": "function", "function": function}
+    if call.get("extra_content"):
+        made["extra_content"] = call["extra_content"]
+    return made
 
 
 def _is_valid(turn: Turn) -> bool:

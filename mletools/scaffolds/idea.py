@@ -14,7 +14,7 @@ from typing import ClassVar
 from .. import prompts
 from ..base.errors import RecordError, ToolError
 from ..base.options import option
-from ..records.rollout import Message, Rollout, StartState, StopReason
+from ..records.rollout import Implementer, Message, Rollout, StartState, StopReason
 from . import ideas
 from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
@@ -89,7 +89,7 @@ class Idea(Scaffold[IdeaSettings]):
 
 def _implement(
     episode: Episode[IdeaSettings], environment: Environment, idea: dict[str, str], start: StartState
-) -> dict[str, object]:
+) -> Implementer:
     """Ask the implementer for the program and run it; returns its messages and usage."""
     settings = episode.settings
     task = task_prompt("task", episode.job, environment)
@@ -113,5 +113,5 @@ def _implement(
     code = read_answer(reply["text"], reply["finish_reason"]).code
     if code is not None:
         episode.run(code)
-    answer = {"role": "assistant", "content": reply["text"]}
+    answer: Message = {"role": "assistant", "content": reply["text"]}
     return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage_of(reply)}

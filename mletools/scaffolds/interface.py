@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, Typed
 from .. import prompts
 from ..base.ids import content_id
 from ..base.options import option
+from ..models import OfferedTool
 from ..models.prices import Price
 from ..records.rollout import (
     Cell,
@@ -114,7 +115,7 @@ class SessionFacts(TypedDict):
     gpu: str | None
     protections: dict[str, bool]
     machine: Machine | None
-    limits: dict[str, object]
+    limits: dict[str, float | None]
 
 
 class CellResult(Verdicts):
@@ -145,7 +146,7 @@ class Environment(Protocol):
         role: str,
         messages: list[Message],
         seed: int,
-        tools: list[dict[str, object]] | None,
+        tools: list[OfferedTool] | None,
         most: int,
     ) -> Reply | Refusal:
         """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
@@ -247,54 +248,55 @@ class Settings:
     MODELS: ClassVar[Mapping[str, tuple[str, str]]] = {}  # {role: (field with the model, field with its server's URL)}
     EMBEDS: ClassVar[bool] = False  # it has options for a model that embeds texts
 
-    max_turns: int = option("Messages of the policy in a rollout.", default=15, at_least=1, metavar="N")
+    max_turns: int = option("Maximum messages of the policy per rollout.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = option(
-        "Asking and running in a rollout; waiting for a free sandbox does not count.", above=0, metavar="S"
+        "Time limit per rollout, for answers and programs. Waiting for a free sandbox does not count.",
+        above=0,
+        kind="seconds",
     )
-    max_tokens: int | None = option("Sampled in a rollout, all messages together.", at_least=1, metavar="N")
-    max_answer_tokens: int = option("Tokens of one message.", default=4096, at_least=1, metavar="N")
-    max_usd: float | None = option("Spent on a rollout; needs a price.", at_least=0, metavar="USD")
+    max_tokens: int | None = option("Maximum sampled tokens per rollout, over all messages.", at_least=1, metavar="N")
+    max_answer_tokens: int = option("Maximum tokens per message.", default=4096, at_least=1, metavar="N")
+    max_usd: float | None = option("Maximum cost per rollout. Needs a price.", at_least=0, metavar="USD")
     execution_seconds: float = 300.0
     context_tokens: int | None = option(
-        "Context length: beyond it messages are dropped, failed programs first.", at_least=1, metavar="N"
+        "Context length. Beyond it messages are dropped, failed programs first.", at_least=1, metavar="N"
     )
     when_full: str = "drop"  # failed programs leave the context; or end: the episode is over
     hand_in: str = option(
-        "Which submission counts: the last, or the best by the score that is shown.",
+        "Which submission counts: the last one, or the best one by the shown score.",
         default="last",
         choices=("last", "best"),
     )
     tool_calls: str = option(
-        "How actions are requested: the papers' tags, or the server's tools. Both are read.",
+        "How actions are requested: by the papers' tags, or as the server's tool calls. Both are read.",
         default="tags",
         choices=("tags", "openai"),
     )
     validation: float = option(
-        "Share of training rows held out for validation; 0: no score is shown.",
+        "Share of training rows to hold out for validation. 0: no score is shown.",
         default=0.2,
         at_least=0,
         below=1,
         metavar="SHARE",
     )
-    reveal_test: bool = option("Show scores on the test rows instead. Stamped on the record.", default=False)
+    reveal_test: bool = option("Show scores on the test rows instead. The record says so.", default=False)
     max_scores: int | None = option(
-        "Scores shown in a rollout; a submission after that is only called valid or invalid (default: all).",
+        "Maximum scores shown per rollout. After that a submission is only called valid or invalid (default: all).",
         at_least=0,
         metavar="N",
     )
-    score_digits: int = option(
-        "Significant digits of the scores that are shown.", default=6, at_least=1, at_most=6, metavar="N"
-    )
+    score_digits: int = option("Significant digits of the shown scores.", default=6, at_least=1, at_most=6, metavar="N")
     refit: bool = option(
-        "At the end, run the program that is handed in on all training rows, with those held out for validation.",
+        "At the end, run the submitted program once more on all training rows, including those held out for "
+        "validation.",
         default=False,
     )
     instrument: bool = option(
-        "Watch each program as mle-instrument does, and tell the agent how far it came.", default=False
+        "Watch each program as mle-instrument does, and tell the agent how far it got.", default=False
     )
     format: str = option(
-        "Messages that count as well-formed: in the exact form that the prompt asks for, or all that can be read. "
-        "Both are carried out.",
+        "Which messages count as well-formed: those in the exact form that the prompt asks for, or all that can be "
+        "read. Both are carried out.",
         default="strict",
         choices=("strict", "lenient"),
     )

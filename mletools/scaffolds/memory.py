@@ -9,11 +9,13 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from ..base.errors import ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.options import option
+from ..base.output import AnyRecord
+from ..base.typed import convert
 from ..records.rollout import Rollout, StopReason
 from . import messages
 from .episode import Episode, opening
@@ -45,19 +47,21 @@ class MemorySettings(Settings):
         "memory_by": "validation",
     }
 
-    max_turns: int = option("Messages of the policy in each trace.", default=15, at_least=1, metavar="N")
+    max_turns: int = option("Maximum messages of the policy per trace.", default=15, at_least=1, metavar="N")
     max_seconds: float | None = 43200.0
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
     context_tokens: int | None = option(
-        "Context length: a trace that fills it ends.", default=65536, at_least=1, metavar="N"
+        "Context length. A trace that fills it ends.", default=65536, at_least=1, metavar="N"
     )
     when_full: str = "end"
     hand_in: str = "best"
     max_submissions: int | None = option(
         "A trace ends after N submissions (MLE-RL's arm without an agent: 1).", at_least=1, metavar="N"
     )
-    max_traces: int | None = option("Number of traces (default: until a budget is used up).", at_least=1, metavar="N")
+    max_traces: int | None = option(
+        "Maximum number of traces (default: until a budget is used up).", at_least=1, metavar="N"
+    )
     pool_size: int = option("Number of solutions in the pool.", default=5, at_least=1, metavar="N")
     pool_dir: str | None = option(
         "Folder of pools, shared with other runs (default: each series of traces has its own pool).",
@@ -68,7 +72,11 @@ class MemorySettings(Settings):
         "Probability that a trace starts from scratch.", default=0.7, at_least=0, at_most=1, metavar="P"
     )
     similarity: float = option(
-        "Solutions more similar than this compete for one slot.", default=ALIKE, at_least=0, at_most=1, metavar="T"
+        "Solutions that are more similar than T compete for one slot.",
+        default=ALIKE,
+        at_least=0,
+        at_most=1,
+        metavar="T",
     )
     states: str | None = states_option(AT_SUBMISSIONS)
     memory_by: str = option(
@@ -209,14 +217,14 @@ def _until(submissions: int | None) -> str:
 def _draw(job: Job[MemorySettings], environment: Environment, pool: Pool) -> Entry | None:
     """The pool entry that a trace starts from, or None: from scratch, by chance or with an empty pool."""
 
-    def from_pool() -> dict[str, dict[str, Any] | None]:
+    def from_pool() -> dict[str, AnyRecord | None]:
         entry = pool.get(derive_seed(job.seed, "pool"))
         return {"entry": asdict(entry) if entry else None}
 
     if derive_seed(job.seed, "reset") / 2**62 < job.settings.reset_ratio:
         return None
     fields = environment.remember("pool", job.id, from_pool)["entry"]
-    return None if fields is None else Entry(**fields)
+    return None if fields is None else cast(Entry, convert(fields, Entry))
 
 
 def _turns(

@@ -12,14 +12,14 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_type_hints
 
 from ..base.errors import ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.jsonl import Line, dumps, read_lines
 from ..base.output import replace_file
+from ..base.typed import convert
 from .likeness import similarity
 
 KIND, VERSION = "pool_entry", 1
@@ -42,10 +42,6 @@ class Entry:
     output: str = ""  # the program's output, shortened by the caller
     validation: float | None = None  # its scores, one of which may be `score`; None: unknown
     test: float | None = None
-
-
-# JSON may hold an integer where a float is meant.
-FIELDS = {name: kind if kind is str else kind | int for name, kind in get_type_hints(Entry).items()}
 
 
 def entry_id(task: str, code: str) -> str:
@@ -154,19 +150,19 @@ class Pool:
         problem = line.problem or self._problem(line.record)
         if problem:
             raise ToolError(f"{line.place}: {problem}: remove this line, or move the file away to start an empty pool")
-        entry = Entry(**{name: line.record[name] for name in FIELDS if name in line.record})
-        return replace(entry, score=float(entry.score))
+        entry: Entry = convert(line.record, Entry)
+        return entry
 
     def _problem(self, record: Mapping[str, object]) -> str | None:
         if record.get("kind") != KIND or record.get("version") != VERSION:
             return f"no {KIND} of version {VERSION}"
-        for name, kind in FIELDS.items():
-            value = record.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                return f'invalid "{name}"'
-        if record["task"] != self.task:
-            return f"an entry of task {record['task']}, not {self.task}"
-        if record["id"] != entry_id(self.task, str(record["code"])):
+        try:
+            entry = convert(record, Entry)
+        except ValueError as error:
+            return str(error)
+        if entry.task != self.task:
+            return f"an entry of task {entry.task}, not {self.task}"
+        if entry.id != entry_id(self.task, entry.code):
             return "an id that does not match the program"
         if record.get("lower_is_better") is not self.lower_is_better:
             return "scores of the opposite direction"

@@ -18,7 +18,7 @@ import threading
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypedDict
 
 PORT = 8000
 URL = f"http://127.0.0.1:{PORT}/v1"
@@ -31,11 +31,58 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = "none"  # the agent's key: the real one stays outside
 
 
-def question(body: Any) -> dict[str, Any]:
-    """The messages, tools and bound of an answer's tokens (None: none) of a request, in one form.
+class Function(TypedDict):
+    """The function of a call; its arguments are a text."""
 
-    ValueError says what the request has that is not supported.
-    """
+    name: str
+    arguments: str
+
+
+class Call(TypedDict):
+    """An agent's call of a tool in the chat protocol."""
+
+    id: str
+    type: str
+    function: Function
+
+
+class ChatMessage(TypedDict, total=False):
+    """A message of the chat protocol; role and content are always there."""
+
+    role: str
+    content: str
+    tool_calls: "list[Call]"
+    tool_call_id: str
+
+
+class Question(TypedDict):
+    """A request of the agent's, in one form. max_tokens: of the answer, None: no bound."""
+
+    messages: "list[ChatMessage]"
+    tools: "list[dict[str, object]] | None"
+    max_tokens: "int | None"
+
+
+class ReplyCall(TypedDict):
+    id: str
+    name: str
+    arguments: str
+
+
+class Answer(TypedDict, total=False):
+    """The policy's reply, or why there is none (error)."""
+
+    error: str
+    text: str
+    reasoning: "str | None"
+    tool_calls: "list[ReplyCall]"
+    finish_reason: str
+    prompt_tokens: "int | None"
+    completion_tokens: "int | None"
+
+
+def question(body: Any) -> Question:
+    """The question in a request. ValueError says what it has that is not supported."""
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list) or not body["messages"]:
         raise ValueError("a request has a list of messages")
     if body.get("n") not in (None, 1):
@@ -50,11 +97,11 @@ def question(body: Any) -> dict[str, Any]:
     }
 
 
-def message(given: Any) -> dict[str, Any]:
+def message(given: Any) -> ChatMessage:
     """A chat message: its role, its text, its calls or the call that it answers. ValueError: it is none."""
     if not isinstance(given, dict) or given.get("role") not in ROLES:
         raise ValueError(f"a message has one of the roles {', '.join(ROLES)}")
-    found: dict[str, Any] = {"role": ROLES[given["role"]], "content": _text(given.get("content"))}
+    found: ChatMessage = {"role": ROLES[given["role"]], "content": _text(given.get("content"))}
     if calls := _listed(given, "tool_calls"):
         found["tool_calls"] = [_call(each) for each in calls]
     if found["role"] == "tool":
@@ -64,7 +111,7 @@ def message(given: Any) -> dict[str, Any]:
     return found
 
 
-def _listed(holder: dict[str, Any], name: str) -> list[Any]:
+def _listed(holder: dict[str, object], name: str) -> list[object]:
     value = holder.get(name)
     if value is not None and not isinstance(value, list):
         raise ValueError(f"{name} is no list")
@@ -82,17 +129,17 @@ def _text(content: Any) -> str:
     return "\n".join(parts)  # type: ignore[arg-type]
 
 
-def _call(given: Any) -> dict[str, Any]:
+def _call(given: Any) -> Call:
     function = given.get("function") if isinstance(given, dict) else None
     if not isinstance(function, dict) or not all(isinstance(function.get(name), str) for name in ("name", "arguments")):
         raise ValueError("a call names no function, or its arguments are no text")
     if not isinstance(given.get("id"), str):
         raise ValueError("a call has no id")
-    kept = {"name": function["name"], "arguments": function["arguments"]}
+    kept: Function = {"name": function["name"], "arguments": function["arguments"]}
     return {"id": given["id"], "type": "function", "function": kept}
 
 
-def _tool(given: Any) -> dict[str, Any]:
+def _tool(given: Any) -> dict[str, object]:
     function = given.get("function") if isinstance(given, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -110,8 +157,8 @@ class Relay:
         self.questions: queue.SimpleQueue[_Question | int] = queue.SimpleQueue()
         self._open: _Question | None = None
         self._number = 0
-        self._messages: list[Any] = []  # of the last question that was handed out
-        self._tools: Any = None
+        self._messages: list[ChatMessage] = []  # of the last question that was handed out
+        self._tools: list[dict[str, object]] | None = None
 
     def begin(self, command: str, instruction: str) -> None:
         """Start the server, and the agent in the working folder, with the instruction as a file and on its stdin."""
@@ -164,7 +211,7 @@ class Relay:
         }
         self._hand_out(new)
 
-    def _hand_out(self, content: dict[str, Any]) -> None:
+    def _hand_out(self, content: dict[str, object]) -> None:
         path = f"{REQUEST}.new"
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             json.dump({"number": self._number, **content}, file)
@@ -172,16 +219,16 @@ class Relay:
 
 
 class _Question:
-    def __init__(self, asked: dict[str, Any]) -> None:
+    def __init__(self, asked: Question) -> None:
         self.asked = asked
         self._answered = threading.Event()
-        self._reply: dict[str, Any] = {}
+        self._reply: Answer = {}
 
-    def answer(self, reply: dict[str, Any]) -> None:
+    def answer(self, reply: Answer) -> None:
         self._reply = reply
         self._answered.set()
 
-    def wait(self) -> dict[str, Any]:
+    def wait(self) -> Answer:
         self._answered.wait()
         return self._reply
 
@@ -228,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, _completion(self.server.relay.model, reply, "message"))
 
-    def _send(self, status: int, value: dict[str, Any]) -> None:
+    def _send(self, status: int, value: dict[str, object]) -> None:
         content = json.dumps(value).encode()
         with suppress(OSError):  # the agent has gone
             self.send_response(status)
@@ -237,11 +284,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(content)
 
-    def _stream(self, reply: dict[str, Any]) -> None:
+    def _stream(self, reply: Answer) -> None:
         """The whole answer in one piece, as a stream."""
         chunk = _completion(self.server.relay.model, reply, "delta")
-        for number, call in enumerate(chunk["choices"][0]["delta"].get("tool_calls", ())):
-            call["index"] = number
         self.close_connection = True
         with suppress(OSError):
             self.send_response(200)
@@ -258,23 +303,25 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _error(text: str) -> dict[str, Any]:
+def _error(text: str) -> dict[str, object]:
     return {"error": {"message": text, "type": "invalid_request_error"}}
 
 
-def _completion(model: str, reply: dict[str, Any], part: str) -> dict[str, Any]:
+def _completion(model: str, reply: Answer, part: str) -> dict[str, object]:
     """A chat completion; `part`: message, or delta of the one chunk of a stream."""
-    calls = [
+    calls: list[dict[str, object]] = [
         {"id": each["id"], "type": "function", "function": {"name": each["name"], "arguments": each["arguments"]}}
         for each in reply["tool_calls"]
     ]
-    said: dict[str, Any] = {"role": "assistant", "content": reply["text"] or (None if calls else "")}
+    for number, call in enumerate(calls if part == "delta" else ()):
+        call["index"] = number
+    said: dict[str, object] = {"role": "assistant", "content": reply["text"] or (None if calls else "")}
     if reply["reasoning"]:
         said["reasoning_content"] = reply["reasoning"]
     if calls:
         said["tool_calls"] = calls
     ended = {"length": "length", "content_filter": "content_filter"}.get(reply["finish_reason"], "stop")
-    counts = {name: reply[name] or 0 for name in ("prompt_tokens", "completion_tokens")}
+    counts = {"prompt_tokens": reply["prompt_tokens"] or 0, "completion_tokens": reply["completion_tokens"] or 0}
     return {
         "id": "chatcmpl-relay",
         "object": "chat.completion" if part == "message" else "chat.completion.chunk",

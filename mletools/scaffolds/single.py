@@ -51,7 +51,7 @@ class SingleSettings(Settings):
     prompt: str = option(
         "single, single-brief, or the path of a Markdown file with {{name}} placeholders.", default="single"
     )
-    max_tokens: int = option("Sampled in an answer.", default=4096, at_least=1, metavar="N")
+    max_tokens: int = option("Maximum sampled tokens per answer.", default=4096, at_least=1, metavar="N")
     improve_ratio: float | None = option(
         "Share of rollouts that improve on a solution from --pool (the paper: 0.5).",
         at_least=0,
@@ -59,15 +59,18 @@ class SingleSettings(Settings):
         metavar="SHARE",
     )
     pool: tuple[str, ...] = option(
-        "Executed rollouts to improve on. Repeatable.", default=(), kind="existing file", metavar="FILE"
+        "Executed rollouts whose solutions are improved on. Repeatable.",
+        default=(),
+        kind="existing file",
+        metavar="FILE",
     )
     pool_newest: int | None = option(
-        "Read --pool again as it grows, and improve on the newest N solutions of a task alone.",
+        "Read --pool again as it grows, and improve only on the newest N solutions of each task.",
         at_least=1,
         metavar="N",
     )
     batch: int = option(
-        "Answers that an hf: engine samples at once.", default=64, at_least=1, flags=("--engine-batch",)
+        "Number of answers that an hf: engine samples at once.", default=64, at_least=1, flags=("--engine-batch",)
     )
 
 

@@ -22,10 +22,11 @@ It has no tokens: the counts of a reply are an estimate, characters / 4 rounded 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..base.errors import RecordError, ToolError
+from ..base.nearest import did_you_mean
 from ..models import Reply, Request
+from ..records.rollout import Message
 from ..solutions import programs, solves
 from ..solutions.bank import simplest
 from . import author, hostile, ideas, instrumenter, search, solver, tinkerer, unruly
@@ -55,14 +56,16 @@ class ScriptedModel:
         self.levels = [level.strip() for level in spec.split(",")] if spec and not self.persona else list(LEVELS)
         for level in self.levels:
             if level not in LEVELS:
-                raise ToolError(f"scripted: unknown level {level!r}; known are {', '.join(LEVELS)}")
+                near = did_you_mean(level, (*PERSONAS, *LEVELS))
+                known = f"levels are {', '.join(LEVELS)}; personas, one alone, {', '.join(PERSONAS)}"
+                raise ToolError(f"scripted: unknown level {level!r}; {known}{near}")
         self.name = f"scripted:{spec}" if spec else "scripted"
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One answer per request. RecordError for a task without program in the bank and without sample submission."""
         return [_counted(request, self._reply(request)) for request in requests]
 
-    def count_tokens(self, messages: Sequence[dict[str, Any]]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """The same estimate of a prompt."""
         return _tokens([message["content"] for message in messages])
 

@@ -158,7 +158,7 @@ def _scenario(at: int) -> dict[str, str]:
     }
 
 
-def _specification(prompt: str) -> dict[str, Any]:
+def _specification(prompt: str) -> dict[str, object]:
     rows = int(_found(r'"n_samples": the number (\d+)', prompt))
     domain, unit, measures, kinds, target = next(
         story for story in STORIES if f'"domain":"{story[0]}"' in prompt.replace('": "', '":"')

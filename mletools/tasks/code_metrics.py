@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base.errors import RecordError, ToolError
 from ..base.jsonl import dumps
 from ..base.options import option
+from ..records.task import Task
 from ..sandbox import BACKENDS, Cell, Limits, Sandbox
 from ..sandbox.lazy import LazySandbox
 
 if TYPE_CHECKING:
     from ..grading.form import Form
+    from ..records.task import Task
 
 Key: TypeAlias = tuple[str, str, str]  # a task's folder, the digests of its files, what its record says of grading
 # A session scores so many submissions and lasts so many seconds: what a metric leaves on its disk goes with it.
@@ -42,7 +43,7 @@ class CodeMetrics:
     def __reduce__(self) -> tuple[Any, ...]:
         return CodeMetrics, (self.backend, self.limits)
 
-    def __call__(self, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
+    def __call__(self, task: Task, folder: Path, content: bytes) -> float:
         """The score of a submission's bytes.
 
         Invalid where it has not the form that the task's record asks for, where the metric rejects it, or where the
@@ -66,7 +67,7 @@ class CodeMetrics:
                 raise RecordError(f"{failure} (it scores no submission that is known to be good)") from None
         raise code.FailsOnThisFile(scored, failure)
 
-    def try_out(self, task: Mapping[str, Any], folder: Path) -> None:
+    def try_out(self, task: Task, folder: Path) -> None:
         """RecordError where the metric scores no submission that is known to be good, or fails otherwise.
 
         Nothing where there is none such.
@@ -88,7 +89,7 @@ class CodeMetrics:
         if failures:
             raise RecordError(f"{task['metric']['file']} does not score what it ought to: {'; '.join(failures)}")
 
-    def _known_to_score(self, key: Key, task: Mapping[str, Any], folder: Path, anew: bool) -> str:
+    def _known_to_score(self, key: Key, task: Task, folder: Path, anew: bool) -> str:
         """What the metric scores of the submissions known to be good, "" for nothing. RecordError: the machine fails."""
         from ..grading import Invalid, code
         from . import known_good
@@ -105,7 +106,7 @@ class CodeMetrics:
             self._scored[key] = scored
         return self._scored[key]
 
-    def _score(self, key: Key, task: Mapping[str, Any], folder: Path, content: bytes) -> float:
+    def _score(self, key: Key, task: Task, folder: Path, content: bytes) -> float:
         """The score; see grading.code.read_score for its errors."""
         from ..grading import code
 
@@ -137,7 +138,7 @@ class CodeMetrics:
             self._close_judge()
 
 
-def _key(task: Mapping[str, Any], folder: Path) -> Key:
+def _key(task: Task, folder: Path) -> Key:
     data, told = task["data"], {name: task[name] for name in ("metric", "answers", "submission")}
     return str(folder.resolve()), f"{data.get('digest')} {data.get('private_digest')}", dumps(told)
 
@@ -153,7 +154,7 @@ def _form_of(key: Key) -> "Form":
 class _Judge:
     """A session in which one metric is loaded; `metric` tells it from others."""
 
-    def __init__(self, sandbox: Sandbox, limits: Limits, metric: Key, task: Mapping[str, Any], folder: Path):
+    def __init__(self, sandbox: Sandbox, limits: Limits, metric: Key, task: Task, folder: Path):
         """RecordError where the program that judges does not start, or its metric does not load in time."""
         from ..grading import code
 
@@ -188,14 +189,14 @@ class CodeMetricOptions:
     """Where metrics that are code run, and their limits: wall seconds and MB."""
 
     backend: str = option(
-        "The sandbox of metrics that are code.",
+        "Sandbox for metrics that are code.",
         default="local",
         choices=(*BACKENDS, "auto"),
         envvar="MLE_SANDBOX",
         machine=True,
     )
-    metric_timeout: float = option("Wall seconds for one metric.", default=300.0, metavar="S", machine=True)
-    metric_memory: int = option("Memory of one metric.", default=4096, at_least=64, metavar="MB", machine=True)
+    metric_timeout: float = option("Time limit of one metric.", default=300.0, above=0, kind="seconds", machine=True)
+    metric_memory: int = option("Memory limit of one metric.", default=4096, at_least=64, metavar="MB", machine=True)
 
     def open(self) -> CodeMetrics:
         """Runs metrics; its sandbox is closed at the end of the with block."""

@@ -89,8 +89,8 @@ class Dataset:
     modality: str
     features: Sequence[Features]
     target: Target
-    origin: dict[str, Any]
-    params: dict[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object]
+    params: Mapping[str, object] = field(default_factory=dict)
     plain: Any = None
     right: Any = None
     tilt: Any = None

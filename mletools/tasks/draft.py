@@ -6,13 +6,16 @@ A data set is split, its rows get ids, its files their names. Not covered: wheth
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..grading import metrics
 from ..records.task import MetricSpec, Parse, Scoring, SubmissionFormat
 from .dataset import Dataset, Features, Target
 from .forms import Form, form_of
 from .table import Column, Rejected, Table, csv_bytes
+
+if TYPE_CHECKING:
+    from .procedural.dna import Dna
 
 METRICS = {
     "binary_classification": ("accuracy", "balanced_accuracy", "f1_macro", "log_loss", "auroc"),
@@ -55,7 +58,7 @@ class TaskDraft:
     views: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     known: Any = None
     dataset: Dataset | None = None
-    origin: dict[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def grading(self) -> Scoring:
@@ -90,7 +93,7 @@ class Question:
 
 def draft_world(dataset: Dataset, rng: Any) -> TaskDraft:
     """The draft of a drawn data set, as its DNA asks for. Rejected when a class is too rare to be split."""
-    dna, target = dataset.origin["dna"], dataset.target
+    dna, target = cast("Dna", dataset.origin["dna"]), dataset.target
     known = metrics.find(dna["metric"])
     metric: MetricSpec = {
         "name": known.name,
@@ -98,7 +101,7 @@ def draft_world(dataset: Dataset, rng: Any) -> TaskDraft:
         "lower_is_better": known.lower_is_better,
     }
     if dna["form"] == "number" and target.groups:
-        metric["group"] = dataset.origin["query_column"]
+        metric["group"] = str(dataset.origin["query_column"])
     if dna["form"] == "number" and len(target.columns) > 1:
         metric["columns"] = "flat"
     test = _held_out(dataset, dna["test_share"], rng, target.groups)
@@ -280,7 +283,7 @@ def _features(dataset: Dataset, ids: Sequence[str]) -> tuple[list[Column], dict[
     """The feature columns and all their cells: the query, columns of tables, paths of files."""
     columns, cells = [], {}
     if dataset.target.groups:
-        query = Column(dataset.origin["query_column"], dataset.origin["query_meaning"], number=False)
+        query = Column(str(dataset.origin["query_column"]), str(dataset.origin["query_meaning"]), number=False)
         columns, cells = [query], {query.name: dataset.target.groups}
     for shown in dataset.features:
         columns += shown.columns

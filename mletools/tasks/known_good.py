@@ -4,9 +4,8 @@ Covered: the sample submission among the public files, the answers where they ha
 validation view the sample has rows of the test set, too, which are left out. Not covered: how they score.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from ..base.csv_files import CsvError, read_columns
 from ..base.errors import ToolError
@@ -37,7 +36,7 @@ def bytes_up_to_limit(path: Path) -> bytes | None:
         raise ToolError(f"{path}: {error.strerror}") from None
 
 
-def submissions(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, bytes]]:
+def submissions(task: Task, folder: Path) -> Iterator[tuple[str, bytes]]:
     """(what it is, its bytes) of each submission that any metric of this task ought to score."""
     sample, answers = sample_of(folder), bytes_up_to_limit(folder / task["answers"])
     if sample is not None:
@@ -46,7 +45,7 @@ def submissions(task: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, by
             yield SAMPLE, each
     if answers is not None:
         try:
-            content = perfect_submission(cast(Task, task), answers)
+            content = perfect_submission(task, answers)
         except (CsvError, Rejected):
             return
         if content is not None:

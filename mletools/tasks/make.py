@@ -188,7 +188,7 @@ class _Attempt:
             case = Case(
                 record, parts.files, partial(score_bytes, record, draft.answers), tried if self.trials else None
             )
-            found: dict[str, str] = {}
+            found: dict[str, str | float] = {}
             recorded_only = NOT_REQUIRED if self.source in TABLES else ()
             # A draft that fails a cheap check is not worth a run in a sandbox.
             for names in (tuple(name for name in CHECKS if name not in (*COSTLY, *recorded_only)), COSTLY):

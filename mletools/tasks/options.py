@@ -52,7 +52,7 @@ class TaskOptions:
         read=read_sources,
     )
     samples: tuple[int, int] = option(
-        "Samples of a procedural task, train and test together.",
+        "Number of samples of a procedural task, training and test together.",
         default=f"{SAMPLES[0]}-{SAMPLES[1]}",
         metavar="N-M",
         read=read_range,
@@ -64,12 +64,12 @@ class TaskOptions:
         at_most=8,
     )
     backend: str = option(
-        "Sandbox that runs a standard solution on each task; none: no run.",
+        "Sandbox that runs a standard solution on each task. none: do not run one.",
         default="local",
         choices=(*BACKENDS, "auto", "none"),
         envvar="MLE_SANDBOX",
     )
-    trial_timeout: float = option("Time limit of the standard solution.", default=60.0, above=0, metavar="S")
+    trial_timeout: float = option("Time limit of the standard solution.", default=60.0, above=0, kind="seconds")
     rejected: str | None = option(
         "Write dropped drafts and the reasons to FILE.",
         flags=("--rejects",),
@@ -78,7 +78,7 @@ class TaskOptions:
         machine=True,
     )
     described: str | None = option(
-        "Print the tasks of FILE for people, with rule and baselines, and make nothing.",
+        "Print a human-readable description of the tasks in FILE, with rule and baselines, and make nothing.",
         flags=("--describe",),
         kind="file",
         metavar="FILE",
@@ -101,12 +101,12 @@ class LlmOptions(ModelOptions):
         "Name of a model served at --model-url, hf:PATH, llama:FILE, or scripted.", flags=("-m", "--model")
     )
     temperature: float | None = option(
-        "Sampling temperature; 0 is greedy (default: the server's own; 1 for a model on this machine).", at_least=0
+        "Sampling temperature; 0 is greedy (default: the server's default; 1 for a model on this machine).", at_least=0
     )
     top_p: float | None = option(
-        "Nucleus sampling (default: the server's own; 1 for a model on this machine).", above=0, at_most=1
+        "Nucleus sampling (default: the server's default; 1 for a model on this machine).", above=0, at_most=1
     )
-    max_tokens: int = option("Maximum tokens of a reply.", default=16384, at_least=1)
+    max_tokens: int = option("Maximum tokens per reply.", default=16384, at_least=1)
     seeds: tuple[str, ...] = option(
         "File of task records, or folder with such files and their tasks/. Repeatable.",
         default=(),
@@ -146,7 +146,7 @@ class LlmOptions(ModelOptions):
 class TaskRole:
     """One role's own model and server, each -m's own where it is None, and its other options."""
 
-    model: str | None = option("Model in this role (default: -m).")
+    model: str | None = option("Model for this role (default: -m).")
     url: str | None = option("URL of its server (default: --model-url).", kind="url", machine=True)
     options: RoleOptions = field(default_factory=RoleOptions)
 

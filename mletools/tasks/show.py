@@ -10,7 +10,7 @@ from typing import cast
 
 from ..base.columns import blocks
 from ..base.csv_files import CsvError, read_rows
-from ..base.errors import ToolError
+from ..base.errors import ToolError, data_advice
 from ..records.task import Provenance, Task
 
 HEAD_LINES = 5
@@ -42,7 +42,7 @@ def show(task: Task, folder: Path, room: int | None = None) -> str:
         *(line for name in _mutations(provenance) for line in _folded(f"  {name}", room)),
         "",
         "Baselines on the hidden test set, and the thresholds",
-        *_ladder(task),
+        *ladder(task),
     ]
     return "\n".join(lines) + "\n"
 
@@ -69,7 +69,7 @@ def _head(path: Path, room: int | None) -> Iterator[str]:
     try:
         rows = list(islice(read_rows(path, strict=False), HEAD_LINES + 1))
     except OSError as error:
-        raise ToolError(f"{path}: {error.strerror}: is --data the folder that the task was written to?") from None
+        raise ToolError(f"{path}: {error.strerror}: {data_advice()}") from None
     except CsvError as error:
         raise ToolError(f"{path}: {error}") from None
     yield f"The first lines of {path.name}"
@@ -103,7 +103,7 @@ def _mutations(provenance: Provenance) -> Iterator[str]:
         yield f"mutation {name}{shown}" + (f": {each['effect']}" if each.get("effect") else "")
 
 
-def _ladder(task: Task) -> Iterator[str]:
+def ladder(task: Task) -> Iterator[str]:
     """A line for each baseline and threshold from worst to best, with a bar between the worst and the best of them."""
     sign = -1 if task["metric"]["lower_is_better"] else 1
     rungs = [(entry["name"], entry["score"]) for entry in task["provenance"].get("baselines", [])]

@@ -1,5 +1,6 @@
 """The names of sources that mle-gen-task makes tasks of."""
 
+from ..base.nearest import did_you_mean
 from .procedural.dna import MODALITIES
 from .real import SOURCES as TABLES
 
@@ -27,5 +28,5 @@ def sources(spec: str) -> list[str]:
         if name not in SOURCES:
             tables = [source for source in TABLES if source.startswith(f"{name.partition(':')[0]}:")]
             known = tables or [*MODALITIES, "tables", *FAMILIES]
-            raise ValueError(f"unknown source {name!r}: known are {', '.join(known)}")
+            raise ValueError(f"unknown source {name!r}: known are {', '.join(known)}{did_you_mean(name, known)}")
     return names

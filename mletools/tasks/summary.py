@@ -40,7 +40,7 @@ class Summary:
             self.seconds.append(task.trial.duration_s)
 
     def lines(self) -> Iterator[str]:
-        """The summary for people."""
+        """The summary, human-readable."""
         if not self.samples:
             return
         for name, counts in self.counts.items():

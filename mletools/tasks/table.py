@@ -6,6 +6,7 @@ Not covered: splitting, metrics and files (draft), and where tables come from (r
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +56,7 @@ class Table:
     cells: dict[str, list[str]]
     labels: list[str] = field(default_factory=list)
     positive: str = ""
-    origin: dict[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
     id_name: str = "id"
     ids: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """The folder of a training run: numbered checkpoints that are whole or absent, and `latest`, which points at one.
 
-    OUT/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
-    OUT/latest               symbolic link to the checkpoint that counts, replaced in one step
-    OUT/best                 the same, to the one with the best validation reward, where there is validation
-    OUT/lock                 held while a run trains into OUT
+    RUN_DIR/checkpoint-000012/   weights (an adapter or a full model), tokenizer, state.json, trainer/
+    RUN_DIR/latest               symbolic link to the checkpoint that counts, replaced in one step
+    RUN_DIR/best                 the same, to the one with the best validation reward, where there is validation
+    RUN_DIR/lock                 held while a run trains into OUT
 
 A checkpoint is written under a name that ends in .partial, flushed to the disk and renamed, so a killed run leaves
 whole checkpoints and at most one .partial that the next run removes. Not covered: checkpoints sharded over hosts.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ToolError, filling
-from ..base.jsonl import JsonObject
+from ..base.output import AnyRecord
 
 STATE = "state.json"
 TRAINER_STATE = "trainer"  # a folder
@@ -60,8 +60,8 @@ def save(
         (partial / STATE).write_text(json.dumps(state, indent=1, sort_keys=True, allow_nan=False) + "\n")
         for root, _, files in os.walk(partial):
             for name in files:
-                _sync(Path(root, name))
-            _sync(Path(root))
+                sync(Path(root, name))
+            sync(Path(root))
     if final.exists():
         before = _set_aside(final)
         os.rename(partial, final)
@@ -78,7 +78,7 @@ def save(
 
 
 def mark_best(out: Path, step: int) -> None:
-    """Let OUT/best point at the checkpoint of `step`, which then stays."""
+    """Let RUN_DIR/best point at the checkpoint of `step`, which then stays."""
     _point(out, BEST, checkpoint_name(step))
 
 
@@ -87,7 +87,7 @@ def _point(out: Path, name: str, target: str) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(target)
     os.replace(link, out / name)
-    _sync(out)
+    sync(out)
 
 
 def load_latest(out: Path) -> Path | None:
@@ -104,9 +104,9 @@ def load_latest(out: Path) -> Path | None:
     return folder
 
 
-def read_state(folder: Path) -> JsonObject:
+def read_state(folder: Path) -> AnyRecord:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
-    state: JsonObject = read_json(folder / STATE)
+    state: AnyRecord = read_json(folder / STATE)
     return state
 
 
@@ -144,7 +144,7 @@ def broken(file: Path, error: Exception) -> ToolError:
 def policy_version(folder: str | Path) -> int:
     """Number of updates of the model in `folder`: the policy_version of its state.json, 0 without one."""
     path = Path(folder) / STATE
-    return int(read_state(Path(folder)).get("policy_version", 0)) if path.is_file() else 0
+    return int(read_json(path).get("policy_version", 0)) if path.is_file() else 0
 
 
 def clean(out: Path) -> list[str]:
@@ -159,7 +159,7 @@ def clean(out: Path) -> list[str]:
 
 @contextlib.contextmanager
 def lock(out: Path) -> Iterator[None]:
-    """Hold OUT/lock; ToolError when another process trains into `out`. The lock goes with the process."""
+    """Hold RUN_DIR/lock; ToolError when another process trains into `out`. The lock goes with the process."""
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "lock", "w") as file:
         try:
@@ -184,7 +184,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..base.errors import RecordError
 from ..base.ids import content_id
 from ..base.jsonl import Line
-from ..records.rollout import Message, PlainMessage, Rollout
+from ..records.rollout import Message, MessageCall, PlainMessage, Rollout
 from ..run import Run
 
 ROLES = {"developer": "system"}  # as chat templates know them
@@ -39,15 +39,14 @@ def as_rollout(messages: Iterable[PlainMessage]) -> Rollout:
 
 
 def _message(message: PlainMessage, place: int) -> Message:
-    made: dict[str, Any] = {"role": ROLES.get(message["role"], message["role"]), "content": _text(message, place)}
-    for name, ours in (
-        ("reasoning_content", "reasoning"),
-        ("tool_calls", "tool_calls"),
-        ("tool_call_id", "tool_call_id"),
-    ):
-        if message.get(name):
-            made[ours] = message[name]  # type: ignore[literal-required]
-    return cast(Message, made)
+    made = cast(Message, {"role": ROLES.get(message["role"], message["role"]), "content": _text(message, place)})
+    if reasoning := message.get("reasoning_content"):
+        made["reasoning"] = reasoning
+    if calls := message.get("tool_calls"):
+        made["tool_calls"] = cast(list[MessageCall], calls)
+    if answered := message.get("tool_call_id"):
+        made["tool_call_id"] = answered
+    return made
 
 
 def _text(message: PlainMessage, place: int) -> str:

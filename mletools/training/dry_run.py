@@ -23,7 +23,7 @@ def describe(
     groups: int = 0,
     reference: bool = False,
 ) -> list[str]:
-    """Lines for people about the largest step of the input. A model that cannot be read is one of them, no error.
+    """Human-readable lines about the largest step of the input. A model that cannot be read is one of them, no error.
 
     rows: rollouts of a step; None: those of `groups` groups of the input's mean size. reject: gets the records that
     cannot be trained on. reference: the KL term needs a second model. Without rollouts they are as long as the model's

@@ -45,15 +45,15 @@ class EngineOptions:
     """Where prime-rl's trainer reads batches, and how it is laid out."""
 
     engine_dir: str | None = option(
-        "The trainer's output_dir, on a disk that both see.", kind="folder", metavar="DIR", machine=True
+        "The trainer's output_dir, on a disk that both processes see.", kind="folder", metavar="DIR", machine=True
     )
     engine_ranks: int | None = option("Its data-parallel ranks: GPUs / model.cp.", at_least=1, machine=True)
     engine_tokens: int | None = option(
-        "Its model.seq_len: tokens of a micro-batch, at most; longer sequences are left out.", at_least=1
+        "Its model.seq_len: maximum tokens per micro-batch. Longer sequences are left out.", at_least=1
     )
     engine_cp: int = option("Its model.cp.", default=1, at_least=1, machine=True)
     engine_ahead: int = option(
-        "Batches that it may have without having published their weights.", default=1, at_least=1, machine=True
+        "Number of batches that it may hold before it has published their weights.", default=1, at_least=1, machine=True
     )
 
     def check(self, options: GrpoOptions, given: Mapping[str, object]) -> None:

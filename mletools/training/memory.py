@@ -277,7 +277,7 @@ def available() -> int | None:
 def report(
     model: str, lora_rank: int, size: StepSize, reference: bool = False, logits_memory: float | None = None
 ) -> list[str]:
-    """Lines for people: memory of one process on a CPU and on a GPU, in GB (1e9 bytes), by what it is for."""
+    """Human-readable lines: memory of one process on a CPU and on a GPU, in GB (1e9 bytes), by what it is for."""
     shape, spread = shape_of(model, lora_rank), sharding()
     by_device = [
         estimate(shape, size.micro_rows, size.length, device, spread, reference, logits_memory) for device in DEVICES

@@ -14,6 +14,7 @@ from .samples import TROUBLES
 LOGGERS = ("none", "tensorboard", "wandb", "trackio", "mlflow")
 POLICY, FOLDER, OPTIMISER, WEIGHTS, STREAMING = "Policy", "Run folder", "Optimiser", "Weights", "Streaming"
 ENGINE, TRL, PRIME_RL = "Engine", "trl", "prime-rl"
+_BOUNDS_SHOWN = ", ".join(f"{value:g} for {mode}" for mode, value in BOUNDS.items())
 ADVANTAGES, LOSS, CORRECTION, ROLLOUTS = "Advantages", "Loss", "Off-policy correction", "Rollouts"
 
 
@@ -25,10 +26,11 @@ class RunFolder:
         "The run's folder: checkpoints, and `latest` pointing to the newest.",
         flags=("--run-dir",),
         kind="folder",
+        metavar="RUN_DIR",
         required=True,
     )
     export_merged: bool = option(
-        "At the end, write the policy as one full model into OUT/merged.", default=False, machine=True
+        "At the end, also write the policy as one full model into RUN_DIR/merged.", default=False, machine=True
     )
 
 
@@ -38,33 +40,34 @@ class TrainingOptions:
 
     epochs: int = option("Passes over the input.", default=1, at_least=1, heading=OPTIMISER)
     micro_batch: int | None = option(
-        "Rollouts a forward pass, at most; default: 8, and no bound where --micro-tokens has one.",
+        "Maximum rollouts per forward pass (default: 8; no limit where --micro-tokens sets one).",
         at_least=1,
         machine=True,
         heading=FOLDER,
     )
-    lora_rank: int = option("0 trains all weights.", default=16, at_least=0, heading=WEIGHTS)
-    lora_alpha: int = option("Scale: alpha / rank.", default=32, at_least=1, heading=WEIGHTS)
-    save_steps: int = option(
-        "A checkpoint every so many steps, and at the end.", default=10, at_least=1, machine=True, heading=FOLDER
+    lora_rank: int = option("Rank of the LoRA adapter; 0 trains all weights.", default=16, at_least=0, heading=WEIGHTS)
+    lora_alpha: int = option(
+        "LoRA's alpha: updates are scaled by alpha / rank.", default=32, at_least=1, heading=WEIGHTS
     )
-    keep: int = option("Checkpoints that stay.", default=3, at_least=1, machine=True, heading=FOLDER)
+    save_steps: int = option(
+        "Write a checkpoint every N steps, and at the end.", default=10, at_least=1, machine=True, heading=FOLDER
+    )
+    keep: int = option("Number of checkpoints to keep.", default=3, at_least=1, machine=True, heading=FOLDER)
     validate: str | None = option(
-        "At each checkpoint run this line of bash, which samples from the policy in $MLE_POLICY and writes graded "
-        "rollouts; OUT/best points at the checkpoint with the best mean reward.",
+        "At each checkpoint run this bash command, which samples from the policy in $MLE_POLICY and writes graded "
+        "rollouts. RUN_DIR/best then points to the checkpoint with the best mean reward.",
         metavar="COMMAND",
         machine=True,
         heading=FOLDER,
     )
     logits_memory: float | None = option(
-        "Megabytes for the piece of the logits that is computed at a time, whatever the vocabulary; default: 64, and 268.5 "
-        "on a GPU.",
+        "Megabytes of logits computed at a time, whatever the size of the vocabulary (default: 64; 268.5 on a GPU).",
         above=0,
         machine=True,
         heading=FOLDER,
     )
     logger: str = option(
-        "Keep curves, beside the records: in OUT/logs, or at a service.",
+        "Also log curves: to RUN_DIR/logs, or to a service.",
         default="none",
         choices=LOGGERS,
         machine=True,
@@ -83,7 +86,9 @@ class GrpoPolicy:
     model: str = option(
         "The policy that sampled the first rollouts: a folder, adapter folder or hub name.", required=True
     )
-    preset: str | None = option("A paper's settings; options that are given win.", choices=tuple(PRESETS))
+    preset: str | None = option(
+        "Use a paper's settings. Options on the command line override them.", choices=tuple(PRESETS)
+    )
 
 
 @dataclass(frozen=True)
@@ -91,65 +96,72 @@ class GrpoOptions(TrainingOptions):
     """What defines a run; names are TRL's where TRL has the option. Defaults are grpo's of algorithms.ALGORITHMS."""
 
     algorithm: str = option(
-        "What the options below begin from.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY
+        "Sets the defaults of the options below.", default="grpo", choices=tuple(ALGORITHMS), heading=POLICY
     )
     engine: str = option(
-        "What takes the optimiser steps: TRL in this process, or prime-rl's trainer, which reads batches from --engine-dir.",
+        "What takes the optimiser steps: TRL in this process, or prime-rl's trainer, which reads batches from "
+        "--engine-dir.",
         default=TRL,
         choices=(TRL, PRIME_RL),
         heading=ENGINE,
     )
     learning_rate: float = option(
-        "Constant; default: 1e-5 with LoRA, a tenth of it where all weights are trained.", above=0, heading=OPTIMISER
+        "Constant learning rate (default: 1e-5 with LoRA, a tenth of that where all weights are trained).",
+        above=0,
+        heading=OPTIMISER,
     )
-    groups_per_step: int = option("Whole groups an optimiser step.", default=16, at_least=1, heading=OPTIMISER)
+    groups_per_step: int = option("Whole groups per optimiser step.", default=16, at_least=1, heading=OPTIMISER)
     batch: int | None = option(
-        "Rollouts a step instead, as they came: what is late counts for a later step.", at_least=1, heading=OPTIMISER
+        "Take N rollouts per step instead, in order of arrival. A late rollout goes into a later step.",
+        at_least=1,
+        heading=OPTIMISER,
     )
     max_steps: int | None = option(
-        "End when the run has so many optimiser steps, earlier sessions' included.",
+        "End after N optimiser steps of the run, including those of earlier sessions.",
         at_least=1,
         machine=True,
         heading=OPTIMISER,
     )
     equal_groups: bool = option(
-        "Groups whose rewards are all equal count for a step, too, with advantages of 0 (verl); else they are left out.",
+        "Also count groups with equal rewards towards a step; their advantages are 0 (verl). Otherwise they are left "
+        "out.",
         default=False,
         switch=True,
         heading=ADVANTAGES,
     )
-    max_grad_norm: float = option("Scale longer gradients down to this.", default=1.0, heading=OPTIMISER)
+    max_grad_norm: float = option("Clip the gradient's norm to this.", default=1.0, heading=OPTIMISER)
     micro_tokens: int | None = option(
-        "Tokens a forward pass, padding and all, at most; default: on a GPU, what its free memory holds by the estimate of "
-        "--dry-run.",
+        "Maximum tokens per forward pass, including padding (default: on a GPU, what fits into its free memory by "
+        "the estimate of --dry-run).",
         at_least=1,
         machine=True,
         heading=FOLDER,
     )
     share_prefix: bool = option(
-        "Where rows are packed, compute a prompt that several rows of a micro-batch share once.",
+        "Where rows are packed, compute a prompt that several rows of a micro-batch share only once.",
         default=True,
         switch=True,
         machine=True,
         heading=FOLDER,
     )
     varlen: bool = option(
-        "On a GPU: pack rows without padding, by PyTorch's attention on sequences of various lengths; its speed has not been "
-        "measured. On a CPU rows are always packed.",
+        "On a GPU: pack rows without padding, by PyTorch's attention for sequences of different lengths. Its speed "
+        "has not been measured. On a CPU rows are always packed.",
         default=False,
         switch=True,
         machine=True,
         heading=FOLDER,
     )
     fp32_head: bool = option(
-        "Compute logits in float32, on a GPU too: log-probabilities nearer to an exact sampler's, for a slower head.",
+        "Compute logits in float32 on a GPU, too. Log-probabilities are closer to those of an exact sampler; the "
+        "head is slower.",
         default=False,
         switch=True,
         machine=True,
         heading=FOLDER,
     )
     baseline: str = option(
-        "What an advantage is measured against.", default="group", choices=BASELINES, heading=ADVANTAGES
+        "Baseline that is subtracted from rewards.", default="group", choices=BASELINES, heading=ADVANTAGES
     )
     scale_rewards: str = option(
         "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL).",
@@ -157,65 +169,67 @@ class GrpoOptions(TrainingOptions):
         choices=SCALES,
         heading=ADVANTAGES,
     )
-    loss_type: str = option("How token losses are made and averaged.", default="grpo", choices=LOSS_TYPES, heading=LOSS)
+    loss_type: str = option("Loss per token, and how it is averaged.", default="grpo", choices=LOSS_TYPES, heading=LOSS)
     importance_sampling_level: str = option(
-        "One ratio a token or a sequence.", default="token", choices=LEVELS, heading=LOSS
+        "One importance ratio per token or per sequence.", default="token", choices=LEVELS, heading=LOSS
     )
-    epsilon: float | None = option("Clip the ratio below 1 - this; default: 0.2.", above=0, below=1, heading=LOSS)
-    epsilon_high: float | None = option("Clip the ratio above 1 + this; default: epsilon.", heading=LOSS)
-    delta: float | None = option("Bound the ratio by this where the advantage is negative, too.", heading=LOSS)
-    beta: float = option("Weight of the KL term against the policy that the run began from.", default=0.0, heading=LOSS)
+    epsilon: float | None = option("Clip the ratio from below at 1 - X (default: 0.2).", above=0, below=1, heading=LOSS)
+    epsilon_high: float | None = option("Clip the ratio from above at 1 + X (default: epsilon).", heading=LOSS)
+    delta: float | None = option("Also limit the ratio to X where the advantage is negative.", heading=LOSS)
+    beta: float = option("Weight of the KL term against the initial policy.", default=0.0, heading=LOSS)
     use_bias_correction_kl: bool = option("Weight the KL term by the ratio.", default=False, switch=True, heading=LOSS)
-    entropy_coef: float = option("Weight of the entropy, a mean over tokens.", default=0.0, heading=LOSS)
-    max_completion_length: int = option("dr_grpo divides by this.", default=1024, at_least=1, heading=LOSS)
+    entropy_coef: float = option("Weight of the entropy bonus (mean over tokens).", default=0.0, heading=LOSS)
+    max_completion_length: int = option("The constant that dr_grpo divides by.", default=1024, at_least=1, heading=LOSS)
     mismatch: str = option(
-        "What to do where the policy gives a token another probability than the sampler did: clip their ratio in the loss, "
-        "weight by it and mask or truncate, or take it as 1; default: clip where one of the options that say how is given "
-        "or the loss has its own use of the ratio, else token-mask.",
+        "How to correct for tokens whose probability differs between trainer and sampler: clip the ratio in the "
+        "loss, weight by it and mask or truncate, or ignore it (off). Default: clip where a clipping option is given "
+        "or the loss uses the ratio itself, else token-mask.",
         choices=MISMATCH_MODES,
         heading=CORRECTION,
     )
     mismatch_bound: float | None = option(
-        f"Where to mask or truncate; default: {', '.join(f'{value:g} of {mode}' for mode, value in BOUNDS.items())}.",
+        f"Ratio at which to mask or truncate (default: {_BOUNDS_SHOWN}).",
         above=0,
         heading=CORRECTION,
     )
     off_policy_mask_threshold: float | None = option(
-        "Leave out negative rollouts farther than this off the policy.", heading=CORRECTION
+        "Leave out rollouts with a negative advantage that are farther than X off-policy.", heading=CORRECTION
     )
-    largest_ratio: float | None = option(
-        "Stop, before the step, where a token's ratio is beyond this.", heading=CORRECTION
+    largest_ratio: float | None = option("Stop before a step in which a token's ratio exceeds X.", heading=CORRECTION)
+    temperature: float | None = option(
+        "Temperature of the policy's distribution (default: the one that the rollouts were sampled at).",
+        heading=CORRECTION,
     )
-    temperature: float | None = option("Default: the one that the rollouts were sampled at.", heading=CORRECTION)
     mask: tuple[str, ...] = option(
-        "Leave out such rollouts, as if their group did not have them; repeatable.",
+        "Leave out rollouts with this flaw, as if their group did not have them. Repeatable.",
         default=(),
         choices=TROUBLES,
         heading=ROLLOUTS,
     )
     duration_weight: str = option(
-        "Weight rollouts by duration / mean (mean), or by how many that were lost each stands for (auto).",
+        "mean: weight rollouts by their duration / the mean; auto: by how many lost rollouts each one stands for.",
         default="off",
         choices=MODES,
         heading=ROLLOUTS,
     )
     duration_of: str = option(
-        "What --duration-weight goes by: asking and running together, or running the programs alone (eq. 3).",
+        "The duration that --duration-weight uses: of the whole rollout, or of its programs only (eq. 3).",
         default="rollout",
         choices=PARTS,
         heading=ROLLOUTS,
     )
-    duration_clip: float | None = option("The largest such weight.", heading=ROLLOUTS)
+    duration_clip: float | None = option("Maximum weight.", heading=ROLLOUTS)
     max_staleness: int | None = option(
-        "Leave out rollouts of a policy more than so many updates old.", at_least=0, heading=STREAMING
+        "Leave out rollouts of a policy that is more than N updates old.", at_least=0, heading=STREAMING
     )
     oversample: float | None = option(
-        "With --batch N: samplers begin M * N rollouts for each step, which takes the first N that come; the others are lost.",
+        "With --batch N: samplers begin M * N rollouts per step. The step takes the first N that arrive; the others "
+        "are lost.",
         above=1,
         metavar="M",
         heading=STREAMING,
     )
-    publish_steps: int = option("Publish every so many updates.", default=1, at_least=1, heading=STREAMING)
+    publish_steps: int = option("Publish the policy every N updates.", default=1, at_least=1, heading=STREAMING)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mask", tuple(self.mask))

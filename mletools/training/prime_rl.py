@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..base.errors import ToolError
+from .checkpoints import sync
 from .microbatches import Layout, cut
 from .steps import OptimiserStep, Row
 
@@ -118,7 +119,7 @@ class TrainerFolder:
                 file.write(msgspec.msgpack.encode(micro_batches))
                 file.flush()
                 os.fsync(file.fileno())
-        _sync(folder)
+        sync(folder)
 
     def hand_over(self, step: int) -> None:
         """Let the trainer see a batch that is prepared. ToolError: it has one for this step."""
@@ -131,7 +132,7 @@ class TrainerFolder:
             raise ToolError(
                 f"{final}: is there already, and not of this run: one run hands batches over here"
             ) from error
-        _sync(final.parent)
+        sync(final.parent)
 
     def settle(self, step: int) -> None:
         """Stand where a run stood that had decided on `step` batches: hand the last over, remove one that was prepared later.
@@ -196,11 +197,3 @@ def _link(source: Path, target: Path) -> None:
         except OSError:  # another file system
             target.unlink(missing_ok=True)
     shutil.copyfile(source, target)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -100,21 +100,23 @@ class Publisher:
 class StreamOptions:
     """Training on rollouts as they come, and where those who sample them get the policy."""
 
-    stream: bool = option("Train as rollouts come, until the input ends; one pass.", default=False, machine=True)
+    stream: bool = option("Train as rollouts arrive, in one pass, until the input ends.", default=False, machine=True)
     publish: str | None = option(
-        "Put the policy here, version by version, for mle-rollout --follow DIR.",
+        "Publish each version of the policy in this folder, for mle-rollout --follow DIR.",
         kind="folder",
         metavar="DIR",
         machine=True,
     )
     publish_url: tuple[str, ...] = option(
-        "Load each version into this vLLM or SGLang server, too: an adapter as the model --publish-name, full weights "
-        "in place of the served model's; repeatable.",
+        "Also load each version into this vLLM or SGLang server: an adapter as the model --publish-name, full "
+        "weights in place of the served model's. Repeatable.",
         default=(),
         kind="url",
         machine=True,
     )
-    publish_name: str = option(default="policy", metavar="NAME", machine=True)
+    publish_name: str = option(
+        "Name of the adapter on the servers of --publish-url.", default="policy", metavar="NAME", machine=True
+    )
 
     def publisher(self, options: GrpoOptions, out: str) -> Publisher | None:
         """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""

@@ -24,6 +24,7 @@ from ..base.options import flag_of
 from ..records.rollout import Rollout
 from ..records.training import StepResult, TrainStep
 from . import checkpoints, policy, shards
+from .account import account, left_out
 from .checkpoints import SHARDS, TRAINER_STATE
 from .logits import set_tiles
 from .samples import Sample, sample_of
@@ -42,7 +43,7 @@ class RunState(TypedDict):
 
     algorithm: str
     model: str
-    options: dict[str, Any]
+    options: dict[str, object]
     step: int
     policy_version: int
     seconds: float
@@ -67,6 +68,8 @@ class TrainingRun:
         self.dropped: Counter[str] = Counter()
         self.history: list[StepResult] = []
         self.stopping = False
+        self.first: StepResult | None = None  # of this session
+        self.last: StepResult | None = None
         self.say: Callable[[str], None] = lambda text: None
         self.taken = threading.Event()
         self.resumed_from = checkpoints.load_latest(self.out)
@@ -162,20 +165,30 @@ class TrainingRun:
         `allow_empty` does not say that this may be.
         """
         self.say = say
-        taken = 0
-        for taken, step in enumerate(steps, 1):  # noqa: B007
+        for step in steps:
+            self.first = self.first or step
+            self.last = step
             identity = content_id("train_step", step["algorithm"], str(self.out), step["step"])
             emit({"kind": "train_step", "version": 1, "id": identity, "lineage": [], **step})
         if export_merged and leads() and (latest := checkpoints.load_latest(self.out)) is not None:
             say(f"the policy as one model: {policy.export_merged(latest, self.out / 'merged')}")
-        left_out = {reason.replace("_", " "): count for reason, count in self.dropped.items() if count}
-        if not (taken or self.nothing_left or allow_empty) and leads():
-            counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "no rollout came"
-            ungraded = "; mle-grade gives rollouts a reward" if "no reward" in left_out else ""
+        counted = {reason.replace("_", " "): count for reason, count in self.dropped.items() if count}
+        if not (self.first or self.nothing_left or allow_empty) and leads():
+            counts = ", ".join(f"{count} {reason}" for reason, count in counted.items()) or "no rollout came"
+            ungraded = "; mle-grade gives rollouts a reward" if "no reward" in counted else ""
             raise ToolError(
                 f"nothing to train on, no step was taken: {counts}{ungraded}; where that may be, --allow-empty takes it"
             )
-        return Counter({f"not trained on ({reason})": count for reason, count in left_out.items()})
+        return Counter({f"not trained on ({reason})": count for reason, count in counted.items()})
+
+    def account_lines(self) -> Iterator[str]:
+        """Human-readable lines about the session, after `record_steps`."""
+        if self.first is not None and self.last is not None:
+            latest = self.out / checkpoints.LATEST
+            steps = self.last["step"] - self.first["step"] + 1
+            yield account(self.first, self.last, steps, latest if latest.exists() else None)
+        if text := left_out(self.dropped):
+            yield text
 
     def write(self, folder: Path, trainer: Any) -> None:
         """Fill a checkpoint folder: weights, tokenizer, optimiser state, the records of the steps so far."""

@@ -38,7 +38,7 @@ class SftPolicy:
 
     model: str | None = option("A folder, adapter folder or hub name to start from.")
     from_scratch: str | None = option(
-        "Make a new, tiny model and its tokenizer instead (in OUT/from-scratch), and train all its weights.",
+        "Create a new, tiny model and its tokenizer instead (in RUN_DIR/from-scratch), and train all its weights.",
         choices=tuple(PRESETS),
     )
 
@@ -56,13 +56,15 @@ class SftOptions(TrainingOptions):
     is further on, the steps or the clock.
     """
 
-    max_seconds: float | None = option("Stop after this much training time, whichever comes first.")
-    batch: int = option("Rollouts an optimiser step.", default=32, at_least=1)
-    learning_rate: float = option(
-        "Highest rate of the schedule; default: 1e-4 with LoRA, a tenth of it where all weights are trained.", above=0
+    max_seconds: float | None = option(
+        "Stop after this training time, if --epochs has not ended the run before.", at_least=0, kind="seconds"
     )
-    schedule: str = option(default="cosine", choices=SCHEDULES)
-    warmup: float = option("Share of the run.", default=0.05, at_least=0, at_most=1)
+    batch: int = option("Rollouts per optimiser step.", default=32, at_least=1)
+    learning_rate: float = option(
+        "Peak learning rate (default: 1e-4 with LoRA, a tenth of that where all weights are trained).", above=0
+    )
+    schedule: str = option("Schedule of the learning rate.", default="cosine", choices=SCHEDULES)
+    warmup: float = option("Share of the run in which the learning rate rises.", default=0.05, at_least=0, at_most=1)
     save_steps: int = 100
     max_grad_norm: float = 1.0
 

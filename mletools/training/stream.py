@@ -1,7 +1,7 @@
 """Rollouts from a pipe that may never end: steps as soon as there are enough, and nothing lost by a kill.
 
 What has come and was not trained on yet is kept in the run's folder: in each checkpoint what waited then, and in
-OUT/spool-STEP.jsonl, line by line, what came since. A run that goes on reads these first, so the steps since the checkpoint
+RUN_DIR/spool-STEP.jsonl, line by line, what came since. A run that goes on reads these first, so the steps since the checkpoint
 are made of the same rollouts again. Not covered: what was in the pipe and not read.
 """
 

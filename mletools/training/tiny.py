@@ -13,7 +13,7 @@ from typing import Any
 from ..base.errors import ToolError, filling
 from ..records.rollout import Rollout
 
-# vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million weights, nano 0.06 million.
+# vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million parameters, nano 0.06 million.
 PRESETS = {
     "tiny": {"vocab": 768, "hidden": 128, "layers": 4, "heads": 4, "inner": 352, "context": 2048},
     "nano": {"vocab": 384, "hidden": 32, "layers": 2, "heads": 2, "inner": 88, "context": 1024},

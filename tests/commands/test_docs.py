@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -157,6 +158,12 @@ def small_model(folder: Path, rollouts: list[Path], context: int = 8192) -> None
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, key: context}))
+
+
+def test_the_table_that_ships_is_what_its_script_makes() -> None:
+    folder = ROOT / "examples" / "tables"
+    made = subprocess.run([sys.executable, folder / "houses.py"], capture_output=True, check=True).stdout
+    assert made == (folder / "houses.csv").read_bytes() and len(made) < 100_000
 
 
 @pytest.fixture(scope="session")

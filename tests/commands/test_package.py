@@ -33,7 +33,7 @@ def test_what_an_installer_makes_of_a_command_is_what_stands_in_bin() -> None:
     config.read(ROOT / "setup.cfg")
     points = config["options.entry_points"]["console_scripts"].strip().split("\n")
     installed = dict(re.split(r" = (?=mletools\.)", point.removesuffix(":main")) for point in points)
-    assert sorted(installed) == COMMANDS
+    assert sorted(installed) == ["mle", *COMMANDS]
     for name, module in installed.items():
         lines = (ROOT / "bin" / name).read_text().split("\n")
         assert lines[:2] == ["#!/usr/bin/env python3", f"from {module} import main"]

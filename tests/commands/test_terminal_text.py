@@ -127,7 +127,7 @@ def test_errors_about_files_and_options(folder: Path) -> None:
 
 def test_one_submission_on_a_terminal() -> None:
     verdict = {"metric": PAYLOAD, "lower_is_better": True, "valid": False, "reason": PAYLOAD}
-    told = "\n".join(lines(PAYLOAD, verdict))
+    told = "\n".join(lines({"id": PAYLOAD, "provenance": {}}, verdict))
     assert told.count("owned") == 3 and not RAW.search(told)
 
 

@@ -1,5 +1,6 @@
 """Records drawn at random: samples per task, and parts by share."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from conftest import start_command
 from filtered import TASK, as_lines, one_graded, read
 
-from mletools.filters.draws import Sample, part_of, read_split
+from mletools.filters.draws import Sample, exact_parts, part_of, read_split
 
 SPLIT = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
@@ -26,6 +27,31 @@ def test_a_split_keeps_a_tasks_records_together_and_has_its_shares() -> None:
         rollouts = [{"kind": "rollout", "id": f"r{number}", "task": task} for number in range(3)]
         assert {part_of(each, SPLIT, "task", 0) for each in rollouts} == {part_of(task, SPLIT, "task", 0)}
     assert [part_of(task, SPLIT, "task", 1) for task in tasks] != [part_of(task, SPLIT, "task", 0) for task in tasks]
+
+
+@pytest.mark.parametrize("number", [6, 7, 10, 101])
+@pytest.mark.parametrize("by", ["task", "record"])
+def test_an_exact_split_has_its_shares_up_to_a_task(number: int, by: str) -> None:
+    made = [of_task(f"t{task}", member) for member in range(3) for task in range(number)]
+    keys = [each["task"]["id"] if by == "task" else each["id"] for each in made]
+    parts = exact_parts(made, SPLIT, by, 0)
+    sizes = {name: len({key for key, part in zip(keys, parts, strict=True) if part == name}) for name in SPLIT}
+    assert sum(sizes.values()) == len(set(keys)), "a task's records stay together"
+    assert all(abs(sizes[name] - share * len(set(keys))) <= 1 for name, share in SPLIT.items())
+    assert exact_parts(made[::-1], SPLIT, by, 0) == parts[::-1]
+
+
+def test_half_of_six_tasks_are_three(tmp_path: Path) -> None:
+    made = as_lines(*({**TASK, "id": f"t{number}"} for number in range(6)))
+    ids = {}
+    for part in ("train", "test"):
+        line = ["mle-filter", "--split", "train=0.5,test=0.5", "--exact", "--part", part]
+        ids[part] = {
+            json.loads(each)["id"] for each in start_command(*line, input=made, cwd=tmp_path).stdout.splitlines()
+        }
+    assert len(ids["train"]) == len(ids["test"]) == 3 and not ids["train"] & ids["test"]
+    refused = start_command("mle-filter", "--exact", input=made, check=False, cwd=tmp_path)
+    assert refused.returncode == 2 and b"--exact needs --split" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,5 +121,8 @@ def test_tasks_and_ungraded_rollouts_are_drawn_and_a_run_resumes(tmp_path: Path)
 def test_a_part_without_any_record_is_an_error(tmp_path: Path) -> None:
     line = ["mle-filter", "--split", "train=0.999999,test=0.000001", "--part", "test"]
     done = start_command(*line, input=as_lines(of_task("a", 1)), check=False, cwd=tmp_path)
-    assert done.returncode == 1 and b"the part test has none of 1 records; another --seed" in done.stderr
+    assert (
+        done.returncode == 1
+        and b"the part test has none of 1 record; --exact gives it its share, another --seed" in done.stderr
+    )
     start_command(*line, "--allow-empty", input=as_lines(of_task("a", 1)), cwd=tmp_path)

@@ -170,7 +170,10 @@ def test_states_that_cannot_be_used(tmp_path: Path) -> None:
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ('{"kind": "rollout"}', "no 'version'"),
         (json.dumps({**good, "version": 2}), "kind and version are 'mle-filter state' and 2"),
-        (json.dumps({**good, "tasks": {"t": {"rewards": ["1"], "windows": {}}}}), "'1' is no number"),
+        (
+            json.dumps({**good, "tasks": {"t": {"rewards": ["1"], "windows": {}}}}),
+            "Expected `float`, got `str` - at `$.tasks[...].rewards[0]`",
+        ),
     ):
         path.write_text(content)
         assert told() == (
@@ -263,10 +266,10 @@ def test_one_reward_of_the_running_mean(given: tuple[str, ...], said: str) -> No
 
 
 def test_the_help_says_what_the_preset_sets() -> None:
-    text = "".join(run_command("mle-filter", "--help").stdout.decode().split())  # lines break at hyphens, too
+    text = "".join(run_command("mle-filter", "--help-all").stdout.decode().split())  # lines break at hyphens, too
     preset = (
         "mle-rl: --mask-invalid --top 0.3 --tau-adv 0.01 --tau-val 0.1 --window 8 --prune 2 --tau-rm 0.03 --binarise "
-        "--keep-duplicates --min-group 1 --no-spread. Options win over it."
+        "--keep-duplicates --min-group 1 --no-spread. Options on the command line override it."
     )
     assert preset.replace(" ", "") in text
 

@@ -160,7 +160,7 @@ def test_a_session_hands_in_all_its_cells(tmp_path: Path) -> None:
     with FaultyServer(in_steps([*map(cell, cells), "<finish></finish>"])) as server:
         made = play(server, "codeact", tmp_path, tasks)
     steps, said = pipe(made, ("mle-filter", "--cut-steps"), GRADE)
-    assert said[0] == "mle-filter: 2 records, 1 rollouts cut, 1 turns after the last valid submission"
+    assert said[0] == "mle-filter: 2 records, 1 rollout cut, 1 turn after the last valid submission"
     assert [step["cut"]["turns"] for step in steps] == [[0, 1], [2, 3]]
     assert [step["code"].split() for step in steps] == [" ".join(part).split() for part in (cells[:2], cells)]
     assert [step["grade"]["score"] for step in steps] == [test_score(tmp_path, tasks[0], each) for each in (2.5, 2.9)]
@@ -180,10 +180,10 @@ def test_rollouts_that_give_no_step_are_counted(tmp_path: Path) -> None:
     asked = ("mle-filter", "--cut-steps", "--dropped", "without.jsonl")
     done = run_command(*asked, input=as_lines(none, bad, state, search), cwd=tmp_path)
     assert done.stdout == b"" and done.stderr.decode().rpartition(", ")[0] == (
-        "mle-filter: 1 rollouts without a step (nothing was handed in), "
-        "1 rollouts without a step (no submission was valid), "
-        "1 rollouts without a step (a state, which hands in nothing), "
-        "1 rollouts without a step (a search, whose steps are what mle-rollout --write-steps wrote)"
+        "mle-filter: 1 rollout without a step (nothing was handed in), "
+        "1 rollout without a step (no submission was valid), "
+        "1 rollout without a step (a state, which hands in nothing), "
+        "1 rollout without a step (a search, whose steps are what mle-rollout --write-steps wrote)"
     )
     dropped = read(tmp_path / "without.jsonl")
     reasons = [record["filter"]["reason"] for record in dropped]

@@ -75,6 +75,25 @@ def test_min_score_goes_in_the_metrics_direction() -> None:
     assert decide(options, rollout("a", 0, 0.1, score=0.4, size=1, lower=True))["a0"] is None
 
 
+def test_min_reward_and_min_medal_keep_what_is_good() -> None:
+    alone = FilterOptions(min_group=1, spread=False)
+    members = [rollout("a", 0, 0.2), rollout("a", 1, 0.7), rollout("a", 2, 0.9)]
+    for member, medal in zip(members, (None, "bronze", "silver"), strict=True):
+        member["grade"]["medal"] = medal
+    assert decide(replace(alone, min_reward=0.7), *members) == {
+        "a0": "reward: 0.2 is below 0.7",
+        "a1": None,
+        "a2": None,
+    }
+    assert decide(replace(alone, min_medal="silver"), *members) == {
+        "a0": "medal: none, less than silver", "a1": "medal: bronze, less than silver", "a2": None,
+    }  # fmt: skip
+    failed = [rollout("b", 0, None, valid=False), rollout("b", 1, 0.1, valid=False)]
+    assert decide(replace(alone, keep_invalid=True, min_reward=0.5), *failed) == {
+        "b0": "no reward: the rule gives none to such a rollout", "b1": "reward: 0.1 is below 0.5",
+    }  # fmt: skip
+
+
 def test_a_group_is_decided_when_complete_whatever_the_order() -> None:
     selection = Selection(FilterOptions())
     members = [rollout("a", 2, 0.1, code="same"), rollout("a", 0, 0.2, code="same"), rollout("a", 1, 0.3)]

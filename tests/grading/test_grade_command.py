@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from conftest import BIN, records, run_command
 
+from mletools.grading.one_submission import lines as verdict_lines
+
 NAMES = [f"p{at}" for at in range(4)]
 # Transported of p0 to p3: True True False False
 SUBMISSIONS = {
@@ -134,7 +136,7 @@ def test_another_folder_than_the_tasks_is_told(place: Path, tmp_path: Path) -> N
     assert done.returncode == 1
     assert done.stderr.decode() == (
         f"mle-grade: {place}/executed.jsonl:1: {task['data']['dir']}/private/leaderboard.csv: No such file or directory; "
-        "is --data the folder that the task was written to?\n"
+        "is --data (or MLE_DATA, for every command) the folder that the task was written to?\n"
     )
 
 
@@ -185,6 +187,23 @@ def test_a_verdict_on_a_terminal_is_for_people(place: Path) -> None:
     assert rows["task"].startswith("spaceship-titanic")
     assert (rows["valid"], rows["score"], rows["medal"]) == ("yes", "0.75", "bronze")
     assert rows["thresholds"].startswith("median ")
+
+
+def test_a_verdict_says_where_ranks_are_among_baselines(place: Path) -> None:
+    (place / "mine.csv").write_text(SUBMISSIONS["three right"] or "")
+    done = run_command("mle-grade", "--submission", "mine.csv", "--task", "tasks.jsonl", cwd=place)
+    verdict = {**records(done.stdout)[0], "position": 3, "teams": 41, "human_rank": 0.951, "human_rank_rule": "dojo"}
+    task = json.loads((place / "tasks.jsonl").read_text())
+    of_people, of_baselines = (
+        verdict_lines({**task, "provenance": {**task["provenance"], "baselines": made}}, verdict, 120)
+        for made in ([], [{"name": "dummy", "score": 0.5}])
+    )
+    assert of_people[-2:] == ["place       3 among 41 teams", "human rank  0.951 (dojo)"]
+    assert of_baselines[-2:] == [
+        "place       3 among 41 trained baselines",
+        "human rank  0.951 (dojo, among baselines)",
+    ]
+    assert of_baselines[-3] == f"{of_people[-3]} (of trained baselines)"
 
 
 def test_the_task_of_a_submission_is_chosen(place: Path) -> None:

@@ -80,7 +80,8 @@ def test_predictions_must_be_finite_numbers(numbers: Path, bad: str) -> None:
 
 def test_a_broken_answers_file_is_an_error_of_the_tool(tmp_path: Path) -> None:
     with pytest.raises(
-        ToolError, match=r"answers.csv: No such file or directory; is --data the folder that the task was written to\?"
+        ToolError,
+        match=r"answers.csv: No such file or directory; is --data \(or MLE_DATA, for every command\) the folder that the task was written to\?",
     ):
         grade(task(NUMBERS, "rmse"), tmp_path, b"id,y\n")
 

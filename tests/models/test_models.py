@@ -19,8 +19,10 @@ from step_server import StepServer, drop, send, status, without_keys_and_proxies
 
 from mletools import simulated
 from mletools.base.errors import RecordError, ToolError
+from mletools.base.hub import check_model
 from mletools.grading import grade
 from mletools.models import ENGINES, Reply, Request, ServerOptions, open_model
+from mletools.models.checkpoint import find_checkpoint
 from mletools.models.http import HttpModel
 from mletools.models.options import ModelOptions, RoleOptions
 from mletools.models.waits import wait_s
@@ -42,8 +44,20 @@ from mletools.solutions import FAULTS, NEEDED, VALID, bank, solution, solves
         ),
         (
             "scripted:tree,bush",
-            "scripted: unknown level 'bush'; known are nocode, broken, crash, misformat, dummy, stump, shrunk, tree,"
-            " knn, linear, forest, boosted, tuned",
+            "scripted: unknown level 'bush'; levels are nocode, broken, crash, misformat, dummy, stump, shrunk, tree,"
+            " knn, linear, forest, boosted, tuned; personas, one alone, solver, tinkerer, ideator, vague, null, malformed, lazy,"
+            " looping, hostile",
+        ),
+        (
+            "scripted:lasy",
+            "scripted: unknown level 'lasy'; levels are nocode, broken, crash, misformat, dummy, stump, shrunk, tree,"
+            " knn, linear, forest, boosted, tuned; personas, one alone, solver, tinkerer, ideator, vague, null, malformed, lazy,"
+            " looping, hostile; did you mean lazy?",
+        ),
+        (
+            "scriptd",
+            "scriptd: a server's model needs its address: give --model-url or MLE_MODEL_URL"
+            " (or name scripted or hf:PATH, which need none); did you mean scripted?",
         ),
     ],
 )
@@ -794,3 +808,19 @@ def test_closing_ends_the_wait_for_another_try(server: StepServer) -> None:
         engine.sample([ASK])
     assert time.monotonic() - started < 5
     assert str(error.value) == f"{server.endpoint}: closed while waiting for a retry; the last error: 503: starting"
+
+
+def test_a_run_folder_names_the_model_in_it(tmp_path: Path) -> None:
+    run = tmp_path / "sft"
+    for name in ("checkpoint-000003", "checkpoint-000012"):
+        (run / name).mkdir(parents=True)
+        (run / name / "adapter_config.json").write_text("{}")
+    newest = run / "checkpoint-000012"
+    with pytest.raises(ToolError, match=f"is no model, but a folder of models; did you mean {newest}\\?$"):
+        find_checkpoint(str(run))
+    (run / "latest").symlink_to("checkpoint-000003")
+    with pytest.raises(ToolError, match=f"^{run}: is no model, but a folder of models; did you mean {run}/latest\\?$"):
+        check_model(str(run))
+    with pytest.raises(ToolError, match=f"^{run}: a folder is sampled as hf:{run}/latest "):
+        open_model(str(run))
+    check_model(str(run / "latest"))

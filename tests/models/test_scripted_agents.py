@@ -151,7 +151,7 @@ def whole(code: str) -> bool:
 
 def test_a_persona_stands_alone() -> None:
     assert [open_model(f"scripted:{persona}").name for persona in PERSONAS] == [f"scripted:{each}" for each in PERSONAS]
-    with pytest.raises(ToolError, match="scripted: unknown level 'lazy'; known are nocode, broken"):
+    with pytest.raises(ToolError, match="scripted: unknown level 'lazy'; levels are nocode, broken"):
         open_model("scripted:lazy,tree")
 
 

@@ -60,8 +60,8 @@ def test_ids_depend_on_content_alone() -> None:
 
 
 def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
-    with pytest.raises(RecordError, match=r"no rollout record \(kind is \'task\'\): was this written by mle-rollout\?"):
-        schema.check({"kind": "task"}, "rollout")
+    with pytest.raises(RecordError, match=r"no rollout record \(kind is 'tsak'\): mle-rollout writes such records"):
+        schema.check({"kind": "tsak"}, "rollout")
     with pytest.raises(RecordError, match=r'no "name": was this written by mle-gen-task or mle-import\?'):
         schema.check(
             {"kind": "task", "version": 1, "answers": "x", "description": "x", "id": "x", "lineage": []}, "task"
@@ -70,6 +70,38 @@ def test_a_schema_error_says_where_and_who_should_have_written_it() -> None:
     del graded["grade"]["above_median"]
     with pytest.raises(RecordError, match=r'no "above_median" in grade: was this written by mle-grade\?'):
         schema.check(graded, "rollout")
+
+
+@pytest.mark.parametrize(
+    ("record", "kinds", "told"),
+    [
+        (
+            {"kind": "task"},
+            ("rollout",),
+            "this is a task, not a rollout: mle-rollout takes tasks, and mle-show shows them",
+        ),
+        (
+            {"kind": "train_step"},
+            ("task", "rollout"),
+            "this is a training step, not a task or a rollout: mle-report takes it as --train-steps, and mle-show shows it",
+        ),
+        (
+            {"messages": []},
+            ("rollout",),
+            "this is a conversation (messages without a kind), not a rollout: mle-train-sft takes it",
+        ),
+    ],
+)
+def test_a_record_of_another_kind_is_named_with_the_command_that_takes_it(
+    record: dict[str, Any], kinds: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(RecordError) as error:
+        schema.check(record, *kinds)
+    assert str(error.value) == told
+
+
+def test_every_kind_has_a_name() -> None:
+    assert set(schema.NAMES) == set(schema.KINDS)
 
 
 def test_a_wrong_value_is_named_by_its_path() -> None:

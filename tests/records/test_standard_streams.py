@@ -151,7 +151,7 @@ def test_messages_in_the_same_file_stand_between_the_records(place: Path) -> Non
         assert len(records("\n".join(line for line in lines if line not in said).encode())) == 24
     assert bash(f"{bad.replace('2 rollouts', '1 rollouts')} 2>&1", place).returncode == 1
     *lines, told, torn = (place / "out").read_text().splitlines()
-    assert told.startswith("mle-instrument: tasks.jsonl:2: no rollout record") and torn == "{"
+    assert told.startswith("mle-instrument: tasks.jsonl:2: this is a task, not a rollout") and torn == "{"
 
 
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/1", "pipe"])

@@ -43,7 +43,7 @@ def test_a_rollout_says_what_it_rests_on() -> None:
         "sandbox": "local, 120 s a run, 2048 MB of memory, 256 MB of disk, 64 processes, 1 thread",
         "test feedback": "not shown",
         "agent": "single",
-        "budget of a rollout": "1 message",
+        "budget per rollout": "1 message",
         "models": 'policy m (temperature 0.0, options {"k": 1}, max_tokens 9)',
         "version of the policy": "3",
         "seed": "0",
@@ -59,7 +59,7 @@ def test_an_agent_in_turns_says_its_budget_and_its_other_models() -> None:
     )
     facts = told(one)
     assert facts["sandbox"].startswith("local, 300 s a run, ") and facts["test feedback"] == "shown"
-    assert facts["budget of a rollout"] == "15 messages, 1200 s, 32768 tokens sampled"
+    assert facts["budget per rollout"] == "15 messages, 1200 s, 32768 tokens sampled"
     assert (facts["agent"], facts["models"]) == ("codeact", "ideator o3; policy scripted")
 
 

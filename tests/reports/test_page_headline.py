@@ -25,7 +25,7 @@ def test_the_better_set_comes_with_its_difference_interval_and_n() -> None:
     first = [*medals("a", 1, 10), *medals("b", 1, 10), *medals("c", 3, 10)]
     second = [*medals("a", 8, 10), *medals("b", 5, 10), *medals("c", 3, 10)]
     top, said = compared(first, second)
-    assert (top["verdict"], top["better"], said) == ("after is better than before", "second", [])
+    assert (top["verdict"], top["better"], said) == ("after is better than before in medals", "second", [])
     # Newcombe of 5 of 30 and 16 of 30; Wilson's limits are 7.3 to 33.6 % and 36.1 to 69.8 %
     assert top["result"] == "medals 16.7 → 53.3 %, +36.7 points, 95 % CI 12.6 to 55.6, paired by task"
     assert top["n"].startswith("n = 3 tasks, 30 and 30 rollouts; 2 tasks better, 1 equal, 0 worse. Interval: Newcombe")
@@ -33,13 +33,29 @@ def test_the_better_set_comes_with_its_difference_interval_and_n() -> None:
     # the task differences 0.7, 0.4 and 0: mean 0.3667, SEM 0.2028, t(0.975; 2) = 4.302653
     assert dict(top["others"])["reward"] == "0.167 → 0.533, +0.367, 95 % CI -0.506 to 1.239, paired by task"
     turned, _ = compared(second, first)
-    assert (turned["verdict"], turned["better"]) == ("before is better than after", "first")
+    assert (turned["verdict"], turned["better"]) == ("before is better than after in medals", "first")
+
+
+def test_the_verdict_names_other_quantities_that_say_otherwise() -> None:
+    """No medal decides between the sets, though many more submissions are valid: 7 and 19 of 20."""
+    first, second = ([rollout("a", n, 0.5 if n < valid else None, medal="gold" if n == 0 else None, reward=0.0)
+                      for n in range(20)] for valid in (7, 19))  # fmt: skip
+    top, _ = compared(first, second)
+    assert top["verdict"] == (
+        "No clear difference between before and after in medals, but after is better in valid submissions"
+    )
+    assert top["better"] == ""
+    turned, _ = compared(second, first, "valid")
+    assert turned["verdict"] == "before is better than after in valid submissions"  # medals say nothing
+    more = [rollout("a", n, 0.5 if n < 7 else None, medal="gold" if n < 7 else None, reward=0.0) for n in range(20)]
+    both, _ = compared([rollout("a", n, 0.5, reward=0.0) for n in range(20)], more)
+    assert both["verdict"] == "after is better than before in medals, but before is better in valid submissions"
 
 
 def test_few_runs_without_a_medal_are_no_proof() -> None:
     # Wilson's upper limit of 0 of 3 is z² / (3 + z²) = 0.5615
     top, _ = compared(medals("a", 0, 3), medals("a", 0, 3), "medal")
-    assert (top["verdict"], top["better"]) == ("No clear difference between before and after", "")
+    assert (top["verdict"], top["better"]) == ("No clear difference between before and after in medals", "")
     assert top["result"] == "medals 0.0 → 0.0 %, +0.0 points, 95 % CI -56.1 to 56.1, paired by task"
     assert top["tasks"] == []
 
@@ -48,7 +64,9 @@ def test_without_medals_the_reward_decides_and_pairs_that_agree_have_no_interval
     first, second = ([rollout(task, 0, 0.5, reward=r) for task in ("a", "b")] for r in (0.25, 0.5))
     top, _ = compared(first, second)
     assert top["result"] == "reward 0.250 → 0.500, +0.250, paired by task"
-    assert top["n"].endswith("No interval: too few tasks, or all differ by as much.") and top["better"] == ""
+    assert (
+        top["n"].endswith("No interval: there are too few tasks, or all differences are equal.") and top["better"] == ""
+    )
 
 
 def test_rewards_of_two_rules_do_not_decide() -> None:
@@ -60,7 +78,8 @@ def test_rewards_of_two_rules_do_not_decide() -> None:
         "after is not compared with before by reward: rewards by milestone and"
     )
     top, said = compared(first, [rollout(task, 0, 0.5, metric=f"of {task}") for task in ("a", "b")], "score")
-    assert top and said == ["after is not compared with before by score: no values, or of different metrics"]
+    reason = "no task has a value of score in both sets (a, b): choose another quantity (--by)"
+    assert top and said == [f"after is not compared with before by score: {reason}"]
     top, said = compared(first, [rollout("z", 0, 0.5)])
     assert top is None and said == ["after is not compared with before: no task has the same quantity in both"]
 

@@ -93,7 +93,9 @@ def unpacked(text: str, id: str) -> Any:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("page")
-    written(made, "first.jsonl", [rollout(number) for number in range(12)])
+    written(
+        made, "first.jsonl", [rollout(number, **({"reward": 2 / 3} if number == 0 else {})) for number in range(12)]
+    )
     written(made, "second.jsonl", [rollout(number, reward=0.9) for number in range(100, 112)])
     written(made, "hostile.jsonl", [hostile(number) for number in range(6)])
     written(made, "steps.jsonl", STEPS)
@@ -369,6 +371,10 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     )
     rewards = browser.execute_script(shown, names.index("reward"))
     assert rewards == sorted(rewards, reverse=True) and len(set(rewards)) > 1
+    assert browser.execute_script("return document.getElementById('same').textContent").startswith("All: task ")
+    whole = "return [...document.querySelectorAll('#rows td[data-label=reward]')].map((cell) => [cell.textContent, cell.title])"
+    assert ["0.6667", "0.6666666666666666"] in browser.execute_script(whole)
+    assert ["0.5", ""] in browser.execute_script(whole)
 
     choose = "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event(arguments[2]))"
     browser.execute_script(choose, "filter-set", "first", "change")
@@ -409,7 +415,7 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     browser.execute_script("document.querySelector('#rows tbody a').click()")
     until(browser, "return document.querySelectorAll('#viewer-body details').length > 1")
     body = browser.execute_script("return document.getElementById('viewer-body').textContent")
-    assert "turn 1 of" in body and "rollout" in body
+    assert "turn 1 of" in body and body.startswith("summary")
     picture(browser, "viewer")
     title = "return document.getElementById('viewer-title').textContent"
     before = browser.execute_script(title)
@@ -423,6 +429,8 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
 
     browser.execute_script("document.getElementById('theme').click()")
     picture(browser, "other-theme")
+    scrolled = "return [...document.querySelectorAll('.stacked')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert browser.execute_script(scrolled) == 0, "a table is wider than a screen of 1280 pixels"
     browser.set_window_size(420, 900)
     wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert browser.execute_script(wide) <= 0, "a narrow screen has to be scrolled sideways"

@@ -251,7 +251,7 @@ def test_the_table_of_searches(tmp_path: Path) -> None:
         ["b", "x", "1", "10.0", "-", "0.0%", "-", "-", "-", "0/1", "0"],
         ["all", "x", "3", "6.5", "2.5", "33.3%", "41.7%", "35", "15", "2/3", "3"],
     ]
-    phases = next(part for part in told.split("\n\n") if part.startswith("cost of a search")).split("\n")
+    phases = next(part for part in told.split("\n\n") if part.startswith("cost per search")).split("\n")
     assert [line.split() for line in phases[2:]] == [
         ["research", "x", "1.0", "1", "1", "1.2500"],
         ["develop", "x", "8.0", "1", "1", "3.0000"],

@@ -74,7 +74,10 @@ def test_the_table(tmp_path: Path) -> None:
     ]
     assert table[4] == ["asks", "for", "help", "long", "0.0%", "50.0%", "0.0%"]
     assert table[-1] == ["normalised", "score", "so", "far", "long", "15.0", "15.0", "45.0"]
-    assert "3 rollouts of 2.0 turns (long), 1 rollouts of 2.0 turns (short)" in told
+    assert "left out, no agents" not in told
+    three = run_command("mle-report", "--over-turns", "none.jsonl", "long.jsonl", "short.jsonl", cwd=tmp_path).stdout
+    assert three.decode().replace("left out, no agents in turns: none\n", "") == told
+    assert "3 rollouts, 2.0 turns on average (long), 1 rollouts, 2.0 turns on average (short)" in told
     assert (
         run_command("mle-report", "--over-turns", "none.jsonl", cwd=tmp_path).stdout.decode() == "no agents in turns\n"
     )

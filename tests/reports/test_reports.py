@@ -30,7 +30,8 @@ from mletools.reports.statistics import (
     wilson_interval,
 )
 from mletools.reports.summary import summaries
-from mletools.reports.tables import costs, formats, notes, report
+from mletools.reports.table import interval, number
+from mletools.reports.tables import comparison, costs, formats, notes, report
 
 # --- formulas -------------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ def test_tasks_that_were_trained_on_are_told_and_held_apart(tmp_path: Path) -> N
         line.split("  ")[0]: line for line in table.split("\n") if line.startswith(("all ", "trained on", "held out"))
     }
     assert "0.8" in scores["trained on"] and "0.5" in scores["held out"] and "0.7" in scores["all"]
-    assert "trained on (--trained): 2 tasks, which all has, too; held out: the others" in table
+    assert "trained on (--trained): 2 tasks, also part of all; held out: the other tasks" in table
     told = run_command("mle-report", "--json", "--trained", "train.jsonl", "x.jsonl", cwd=tmp_path).stdout.splitlines()
     assert [(json.loads(line)["task"], json.loads(line).get("trained")) for line in told] == [
         ("a", None), ("b", None), ("c", None), ("trained on", None), ("held out", None), ("all", 2),
@@ -388,7 +389,7 @@ def test_costs_are_apart_by_role_where_there_are_several() -> None:
         ["x", "all", "3"], ["x", "policy", "2"], ["x", "ideator", "1"], ["x", "judge", "1"],
     ]  # fmt: skip
     assert lines[1][5:] == ["100", "(1/2)", "10", "(1/2)", "0.25", "(1/2)", "0.2500"]
-    assert "cost of judge (mle-classify-ideas): after the rollouts, not in all" in notes([whole])
+    assert "cost of judge (mle-classify-ideas): spent after the rollouts, not part of all" in notes([whole])
     assert "role" not in costs([rows([a_set("y", other)])["all", "y"]]).header
     hostile = rollout("a", 0, 0.5, usage_by_role={"policy": used(1, None), "\x1b[2J\nall": used(1, None)})
     assert costs([rows([a_set("z", hostile)])["all", "z"]]).text().replace("\n", "").isprintable()
@@ -412,6 +413,59 @@ def test_a_comparison_pairs_tasks_and_names_what_it_leaves_out() -> None:
     assert record["difference_mean"] == pytest.approx(0.2 / 3)
     assert (record["only_first"], record["only_second"]) == (["d"], ["e"])
     assert record["difference_ci"][0] < record["difference_mean"] < record["difference_ci"][1]
+
+
+def test_sets_without_a_task_to_compare_are_an_error_that_names_them() -> None:
+    one, other = a_set("p", *[rollout(task, 0, 0.5) for task in "abcde"]), a_set("q", rollout("z", 0, 0.5))
+    with pytest.raises(ToolError, match="no task is in both sets: p has a, b, c and 2 more; q has z"):
+        compare(one, other)
+    with pytest.raises(ToolError, match="no task is in both sets: p has no rollouts; q has z"):
+        compare(a_set("p"), other)
+    with pytest.raises(ToolError, match=r"no task has a value of human-rank in both sets \(z\): .* \(--by\)"):
+        compare(a_set("p", rollout("z", 0, 0.5)), other, by="human-rank")
+
+
+def test_ranks_against_baselines_are_not_called_human() -> None:
+    def runs(task: str, *baselines: str) -> list[dict[str, Any]]:
+        made = [
+            rollout(task, n, 0.5, human_rank=0.5, human_rank_rule="dojo", normalised_score=50.0, teams=9)
+            for n in (0, 1)
+        ]
+        for one in made:
+            one["task"]["provenance"]["baselines"] = [{"name": name, "score": 0.1} for name in baselines]
+        return made
+
+    made, people = runs("a", "dummy"), runs("b")
+    assert rows([a_set("x", *made)])["all", "x"]["ranked_against"] == "baselines"
+    assert rows([a_set("x", *people)])["all", "x"]["ranked_against"] == "people"
+    both = rows([a_set("x", *made, *people)])
+    assert [both[task, "x"]["ranked_against"] for task in ("a", "b", "all")] == ["baselines", "people", "both"]
+    assert "ranked_against" not in rows([a_set("x", rollout("c", 0, 0.5))])["all", "x"]
+    text = report(summaries([a_set("x", *made)]))
+    assert "rank vs baselines" in text and "human rank" not in text and "of baselines, not of people" in text
+    assert "rank vs baselines" not in report(summaries([a_set("x", *people)]))
+    assert "of people or of baselines" in report(summaries([a_set("x", *made, *people)]))
+    record = compared(a_set("p", *made), a_set("q", *made), by="human-rank")
+    assert "human ranks: tasks with a leaderboard, whose scores are those of baselines" in comparison(record)
+    assert "ranked_against" not in compared(a_set("p", *made), a_set("q", *made), by="valid")
+
+
+def test_percentages_are_rounded_half_up() -> None:
+    """12.5 and 37.5 in one direction, 6.25 and 18.75 as well; other numbers are formatted as they are."""
+    assert [number(value, ".0%") for value in (0.125, 0.375, 0.625, 0.0, 1.0)] == ["13%", "38%", "63%", "0%", "100%"]
+    assert [number(value, ".1%") for value in (0.0625, 0.1875)] == ["6.3%", "18.8%"]
+    assert number(-0.1, "+.1%") == "-10.0%" and number(None, ".0%") == "-" and number(0.125, ".2f") == "0.12"
+    assert interval([0.125, 0.375], ".0%") == "13% to 38%"
+    runs = [rollout("a", n, 0.5, medal={0: "bronze", 1: "silver", 2: "silver", 3: "silver"}.get(n)) for n in range(8)]
+    (line,) = [line for line in report(summaries([a_set("x", *runs)])).split("\n") if line.startswith("a ")]
+    assert "13/38/0" in line and " 50%" in line
+
+
+def test_a_report_has_no_two_columns_of_one_name() -> None:
+    runs = [rollout("a", n, 0.5, human_rank=0.5, normalised_score=50.0, teams=9) for n in range(3)]
+    text = report(summaries([a_set("x", *runs)]))
+    assert "score best@3" in text and "norm. best@3" in text and "norm. avg@3" in text
+    assert " best@3" not in text.replace("score best@3", "").replace("norm. best@3", "").split("missing runs")[0]
 
 
 def test_a_comparison_by_score_turns_errors_round_and_does_not_add_different_metrics() -> None:
@@ -521,7 +575,7 @@ def test_tables_are_text_markdown_or_csv_without_empty_columns(tmp_path: Path) -
         run_command("mle-report", "--format", form, "x.jsonl", cwd=tmp_path).stdout.decode().split("\n\n")
         for form in ("text", "markdown", "csv")
     )
-    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "score", "best@1", "metric"]
+    header = ["task", "set", "runs", "valid", "> median", "b/s/g %", "medal", "score", "score best@1", "metric"]
     assert text[0].split("\n")[0].split("  ") == header  # no reward, no SEM: nobody has one
     lines = [[cell.strip() for cell in line.split(" |")] for line in markdown[0].split("\n")]
     assert lines[0] == ["| task", *header[1:-1], "metric", ""] and lines[2][0] == r"| a\|b"
@@ -557,5 +611,5 @@ def test_validation_is_compared_with_test_by_the_scores_that_were_shown() -> Non
     assert [each["gap_mean"] for each in found] == pytest.approx([-0.25, 0.25, 2.0, 0.2])
     assert found[1]["gap_sem"] == pytest.approx(0.25) and found[3]["gap_sem"] is None
     text = report(list(rows([a_set("x", *runs)]).values()))
-    assert "scores shown" in text and "+2.000" in text and "positive: validation is better" in text
+    assert "scores shown" in text and "+2.000" in text and "positive: the validation score is better" in text
     assert "validation_gap" not in rows([a_set("y", rollout("a", 0, 0.5))])["all", "y"]

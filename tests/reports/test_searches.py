@@ -139,7 +139,7 @@ clock  node  operation  best score
 3:20      2  improve           1.5
 
 cost: 500 + 200 tokens, 20.0 s, 3.7500 USD of its nodes
-seconds: of models and programs, added up
+seconds: total of models and programs
 """
 
 

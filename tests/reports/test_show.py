@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import textwrap
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def test_the_header_gives_the_cost_of_each_role_where_there_are_several() -> Non
     record["usage_by_role"]["ideator"] = usage(None, None)
     record["instrument"] = {"code": None, "nonce": None, "markers": [], "problem": "", "usage": usage(10, 2, 0.5)}
     top = " ".join(text(record).partition("── turn 1 ")[0].split())
-    assert "policy: 4,000 + 300 tokens, 2.0 s, 0.0123 USD ideator: tokens not told, 2.0 s instrumenter: 10 + 2" in top
+    assert "policy: 4,000 + 300 tokens, 2.0 s, 0.0123 USD ideator: tokens unknown, 2.0 s instrumenter: 10 + 2" in top
     assert "0.5000 USD (mle-instrument, not in the above)" in top
 
 
@@ -107,6 +108,72 @@ def test_sessions_and_help() -> None:
     assert "session memory, 0.2 s, the session ended: what it held is lost" in section(shown, 4)
     assert "validation invalid: 3 rows are missing" in section(shown, 4)
     assert "code the cells up to turn 4" in shown and "reasoning\n  thought 3\n" in shown
+
+
+def test_an_answer_in_the_wrong_form_whose_program_counts_says_so() -> None:
+    counts = single(stop_reason="format")
+    top = " ".join(text(counts).partition("── turn 1 ")[0].split())
+    assert "stopped format (its answer is not in the required form; the program that could be read counts)" in top
+    none = single(stop_reason="format", code=None, grade=grade(None, reason="no file"), reward=-10)
+    del none["execution"]
+    assert "format (its answer is not in the required form) after 1 turn" in text(none)
+    assert "stopped format:" in "".join(line.plain for line in show.table([show.row(counts)]))
+    assert "stopped format:" not in "".join(line.plain for line in show.table([show.row(none), show.row(single())]))
+
+
+def test_the_values_of_the_header_are_broken_under_their_names() -> None:
+    lines = text(react(), width=50).partition("\n\n")[0].split("\n")
+    assert "task       pond (pond-1), rmse, lower is better" in lines
+    names = ("task", "agent", "run", "stopped", "validation", "grade", "cost", "reward", "began", "filter", "──")
+    broken = [line for line in lines if not line.startswith(names)]
+    assert len(broken) >= 2 and all(re.match(r" {11}\S", line) for line in broken)
+    assert max(map(cell_len, lines)) <= 50
+
+
+def test_paragraphs_are_broken_once_at_the_width() -> None:
+    """Full lines of the author are joined, of lists as well; short lines, tables and code are not."""
+    words = " ".join(["one two three four five six seven eight nine ten eleven twelve thirteen"] * 2)
+    prose = textwrap.fill(words, 60)
+    item = textwrap.fill(f"- {words}", 60, subsequent_indent="  ")
+    table = f"a  b{' ' * 50}c\nd  e{' ' * 50}f"
+    code = f"{'x = 1; ' * 8}\ny = 2"
+    record = single()
+    record["messages"][0]["content"] = f"{prose}\nshort line\nother line\n{item}\n\n{table}\n\n```\n{code}\n```\n"
+    shown = section(text(record, width=44, full=True), 1)
+    for block, indent in ((prose, ""), (item, "  ")):
+        once = textwrap.fill(block.replace("\n  ", " ").replace("\n", " "), 42, subsequent_indent=indent)
+        assert textwrap.indent(once, "  ") in shown
+    assert "\n  short line\n  other line\n" in shown and f"\n  {code.splitlines()[0].strip()}\n  y = 2\n" in shown
+    assert "c d" not in shown
+    wide = section(text(record, width=122, full=True), 1)
+    assert textwrap.indent(prose, "  ") in wide and textwrap.indent(item, "  ") in wide  # as the author broke them
+
+
+def test_a_turn_that_is_not_there_is_named(tmp_path: Path) -> None:
+    shown = text(react(), turns=frozenset({3, 9}))
+    assert "no turn 9: the last is turn 5\n" in shown and "no turn 3" not in shown and "── turn 3 of 5" in shown
+    (tmp_path / "x.jsonl").write_text(json.dumps(single()) + "\n" + json.dumps(react()) + "\n")
+    some = run_command("mle-show", "-q", "--turn", "3", "x.jsonl", cwd=tmp_path).stdout.decode()
+    assert "no turn 3: the last is turn 1\n" in some
+    none = run_command("mle-show", "-q", "--turn", "7", "x.jsonl", cwd=tmp_path, check=False)
+    assert (none.returncode, none.stderr) == (1, b"mle-show: no rollout has turn or node 7\n")
+
+
+def test_behind_a_pipe_the_terminal_of_the_messages_gives_the_width(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(json.dumps(react()) + "\n")
+    command = f"{BIN / 'mle-show'} -q x.jsonl | cat 1>&2"  # as less does, which draws on a terminal
+    piped = on_terminal("/bin/sh", "-c", command, cwd=tmp_path, columns=70, stderr=True).decode()
+    assert max(map(cell_len, piped.split("\r\n")[:10])) in (69, 70)
+    run_command("mle-show", "-q", "-o", "file", "x.jsonl", cwd=tmp_path)
+    assert max(map(cell_len, (tmp_path / "file").read_text().split("\n")[:2])) > 100
+
+
+def test_a_rank_against_baselines_is_not_called_human() -> None:
+    record = react()
+    record["grade"]["human_rank"] = 0.925
+    assert "human rank 0.925" in text(record)
+    record["task"]["provenance"]["baselines"] = [{"name": "dummy", "score": 9.0}]
+    assert "rank vs baselines 0.925" in text(record) and "human rank" not in text(record)
 
 
 def test_a_single_answer() -> None:
@@ -234,7 +301,7 @@ def test_chosen_by_prefix_of_id_or_group(graded: Path) -> None:
     listed = run_command("mle-show", "--list", "--id", "react", "--id", "group-of-s", str(graded)).stdout.decode()
     assert [line.split()[0] for line in listed.splitlines()] == ["id", "react-1", "single-1"]
     missed = run_command("mle-show", "--id", "nobody", str(graded), check=False)
-    assert (missed.returncode, missed.stderr) == (1, b"mle-show: no rollout begins with nobody\n")
+    assert (missed.returncode, missed.stderr) == (1, b"mle-show: no record begins with nobody\n")
     assert run_command("mle-show", "--list", "--full", str(graded), check=False).returncode == 2
 
 

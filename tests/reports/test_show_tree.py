@@ -253,7 +253,7 @@ def test_the_top_says_how_a_search_began_and_ended() -> None:
     record["search"] |= {"taken_over": 3, "stopped": True, "ensemble": [4, 2]}
     shown = text(record, width=200)
     assert "began with 3 nodes of another graph\n" in shown and "ended early by the user\n" in shown
-    assert "handed in  the submissions of nodes 4, 2 together\n" in shown
+    assert "handed in  an ensemble of the submissions of nodes 4, 2\n" in shown
 
 
 def test_the_top_says_which_clock_and_by_which_scores() -> None:
@@ -276,7 +276,7 @@ def test_a_node_says_what_was_thought_and_learnt() -> None:
     assert "  [DataLoadSpec] impact 5\n  Drop outliers.\nrecalled 0, 2\n" in told
     assert "debug run ok, 1.5 s, the whole would take 14.0 s\n" in told
     assert "score 1.2\nlesson\n  The tail was what cost most.\nresearch 50 + 20 tokens, 2.0 s, 0.0100 USD\n" in told
-    assert "problem: slow, the whole run would take too long" in section(shown, 3)
+    assert "problem: slow, the full run would take too long" in section(shown, 3)
     assert "node 9 from 7, 5, 1, " in section(shown, 9) and "node 0 from nothing, " in section(shown, 0)
     only = text(pond(), turns=frozenset({7}))
     assert "── node 7: " in only and "── node 0: " not in only and "# Pond" not in only

@@ -1,4 +1,4 @@
-"""Scaffold command: agents of others in the sandbox, what of their work is recorded, and what they cannot do."""
+"""Scaffold command: other people's agents in the sandbox, what of their work is recorded, and what they cannot do."""
 
 import json
 import subprocess

@@ -1,6 +1,7 @@
 """The options of a scaffold: declared once, shown with the scaffold, refused with another, a file's own among them."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,10 +47,33 @@ def section(text: str, heading: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_headings_and_fits_100_columns(command: str) -> None:
-    text = run_command(command, "--help", COLUMNS="100").stdout.decode()
+def test_help_all_has_headings_and_fits_100_columns(command: str) -> None:
+    text = run_command(command, "--help-all", COLUMNS="100").stdout.decode()
     assert max(map(len, text.splitlines())) <= 100
     assert "\nCommon:\n" in text and "--quiet" in section(text, "Common") and "--help" in section(text, "Common")
+
+
+def flags(text: str) -> set[str]:
+    return set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_the_usual_options_and_says_how_many_more_there_are(command: str) -> None:
+    short, full = (run_command(command, asked, COLUMNS="80").stdout.decode() for asked in ("--help", "--help-all"))
+    assert {"--output", "--resume", "--help", "--help-all"} <= flags(short) <= flags(full)
+    left = len(flags(full)) - len(flags(short))
+    if left:
+        assert short.endswith(f"\n\n{left} more options, and the details: {command} --help-all\n")
+        assert "\nCommon:\n" not in short and len(flags(short)) <= 20 and short.count("\n") <= 70
+        assert short.partition("\n\nOptions:\n")[0].rpartition("\n\n")[2] in full, "what it reads before it writes"
+
+
+def test_help_shows_the_roles_of_the_source_that_is_named() -> None:
+    short, all_of = (
+        run_command("mle-gen-task", "--source", "llm", asked).stdout.decode() for asked in ("--help", "--help-all")
+    )
+    roles = flags(section(all_of, "Roles (--source llm)"))
+    assert len(roles) == 36 and flags(section(short, "Roles (--source llm)")) == roles and "--number" in flags(short)
 
 
 def test_help_shows_the_options_of_the_scaffold_that_is_named() -> None:

@@ -133,7 +133,10 @@ def test_memory_goes_by_what_programs_report(tmp_path: Path) -> None:
     graded_file = tmp_path / "graded.jsonl"
     graded_file.write_text("".join(json.dumps(record) + "\n" for record in graded(tmp_path, done.records)))
     told = run_command("mle-report", "--best-trace", str(graded_file), cwd=tmp_path).stdout.decode()
-    assert "rollouts of which no rows could be held out: 1, 1 chosen by a printed score" in told
+    assert (
+        "rollouts without validation rows, because none could be held out: 1, 1 of them chosen by a printed score"
+        in told
+    )
 
 
 COUNTS = """import csv
@@ -169,5 +172,5 @@ def test_a_search_goes_by_the_scores_that_programs_print(evaluation: str, asked:
     assert record["search"].get("evaluation_asked") == asked
     assert [turn["node"]["score"] for turn in record["turns"]] == [1.5] * 3 and record["search"]["chosen"] == 0
     report = run_command("mle-report", "-", input=json.dumps(graded(tmp_path, [record])[0]).encode(), cwd=tmp_path)
-    note = "so the search went by the scores that its programs print: 1 searches"
+    note = "searches that used the scores that their programs print, because no rows could be held out: 1"
     assert (note in report.stdout.decode()) == (asked is not None)

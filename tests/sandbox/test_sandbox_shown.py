@@ -1,4 +1,4 @@
-"""What agents of others need of the local sandbox: folders at their own places, and a loopback network of their own."""
+"""What other people's agents need of the local sandbox: folders at their own places, and a loopback network of their own."""
 
 from __future__ import annotations
 

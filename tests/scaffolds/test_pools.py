@@ -197,9 +197,9 @@ def test_a_torn_or_foreign_file_is_an_error_that_says_what_to_do(tmp_path: Path)
         (good[1][:40], "not JSON: Expecting property name enclosed in double quotes at column 39"),
         ('{"kind": "rollout"}', "no pool_entry of version 1"),
         (json.dumps({**second, "version": 2}), "no pool_entry of version 1"),
-        (json.dumps({**second, "score": None}), 'invalid "score"'),
+        (json.dumps({**second, "score": None}), "Expected `float`, got `null` - at `$.score`"),
         (json.dumps({**second, "score": 10**400}), "not JSON: 10000000000000000000... is too large for a number"),
-        (json.dumps({**second, "step": True}), 'invalid "step"'),
+        (json.dumps({**second, "step": True}), "Expected `int`, got `bool` - at `$.step`"),
         (json.dumps({**second, "task": "u"}), "an entry of task u, not t"),
         (json.dumps({**second, "code": "x"}), "an id that does not match the program"),
         (json.dumps({**second, "lower_is_better": True}), "scores of the opposite direction"),
@@ -416,7 +416,9 @@ def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", rollout("a"), {"kind": "task"})
     with pytest.raises(RecordError) as error:
         PreviousPool.read([path])
-    assert str(error.value) == f"{path}:2: no rollout record (kind is 'task'): was this written by mle-rollout?"
+    assert (
+        str(error.value) == f"{path}:2: this is a task, not a rollout: mle-rollout takes tasks, and mle-show shows them"
+    )
     path.write_text("{")
     with pytest.raises(ToolError, match=r"r\.jsonl:1: the last line has no end"):
         PreviousPool.read([path])

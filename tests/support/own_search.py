@@ -9,7 +9,7 @@ from mletools.scaffolds.search.graph import Graph
 
 @dataclass(frozen=True)
 class FanOut:
-    """One draft, then `width` improvements of the best node a round."""
+    """One draft, then `width` improvements of the best node per round."""
 
     width: int = 2
 

@@ -251,7 +251,7 @@ def test_what_is_not_prepared_is_skipped_by_name(tmp_path: Path) -> None:
         "mle-import: skipped zillow: not prepared (no data/public)",
     ]
     done = run_command("mle-import", str(root), cwd=tmp_path)
-    assert b"mle-import: 1 records, 5 skipped, " in done.stderr
+    assert b"mle-import: 1 record, 5 skipped, " in done.stderr
     _, told = imported(root / "AI4Code", "--format", "mle-bench", cwd=tmp_path, code=1)
     assert told[0] == "mle-import: skipped AI4Code: not prepared (no prepared/public)"
     _, told = imported(root / "papers", cwd=tmp_path, code=1)
@@ -470,6 +470,22 @@ def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) ->
     truth = {row["Id"]: row["kind"] for row in lines(source / "train.csv")}
     ids = {row["id"]: row["Id"] for row in lines(folder / "public/test.csv")}
     assert all((truth[ids[row["id"]]] == "yes") == (row["kind"] == "1") for row in answers)
+
+
+def test_a_file_that_was_named_is_imported_or_an_error(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"good.csv": table(["x", "y"], [[n, n % 7] for n in range(60)]), "bad.csv": table(["x", "z"], [[1, 2]])},
+    )
+    line = ("bad.csv", "good.csv", "absent.csv", "--target", "y", "--metric", "rmse", "--thresholds", "none")
+    done = run_command("mle-import", *line, "-o", "tasks.jsonl", cwd=tmp_path, check=False)
+    said = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and not (tmp_path / "tasks.jsonl").exists()
+    assert said[0] == "mle-import: skipped absent.csv: no such file or folder"
+    assert said[1].startswith("mle-import: skipped bad: ")
+    assert said[2:] == ["mle-import: not imported, although named: absent.csv, bad.csv"]
+    rest = ("good.csv", *line[3:], "-o", "tasks.jsonl", "--resume")
+    assert b"1 finished before" in run_command("mle-import", *rest, cwd=tmp_path).stderr
 
 
 @pytest.mark.slow

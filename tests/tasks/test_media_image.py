@@ -1,13 +1,11 @@
 """Pictures of procedural tasks: the files, what can be measured in them again, the two problems with a target a pixel."""
 
-import functools
 import hashlib
 import io
 import zlib
 
 import numpy as np
 import pytest
-from conftest import mostly_slow
 from PIL import Image
 from sklearn.ensemble import ExtraTreesRegressor
 
@@ -20,7 +18,6 @@ from mletools.tasks.procedural.media.image import (
     FORMS,
     MARKER,
     NUMBERS,
-    QUADRANT,
     TEXTURES,
     Hole,
     as_bytes,
@@ -33,20 +30,6 @@ from mletools.tasks.table import generator
 
 # One in colour, so that all factors are drawn.
 SCENARIO = next(each for each in scenarios() if each["image"]["channels"] == 3)
-# Least correlation of measured with true places (share of right codes) over all pictures of all drawn tasks.
-LEAST = {
-    "image_stripe_frequency": 0.8,
-    "image_stripe_angle": 0.8,
-    "image_stripe_contrast": 0.85,
-    "image_spot_count": 0.8,
-    "image_spot_radius": 0.7,
-    "image_grain": 0.9,
-    "image_side_balance": 0.9,
-    "image_mirror_symmetry": 0.75,
-    "image_tint": 0.9,
-    MARKER: 0.85,
-    QUADRANT: 0.9,
-}
 
 
 def rendered(seed, mutations, rows=30):
@@ -57,29 +40,6 @@ def rendered(seed, mutations, rows=30):
 
 def opened(contents):
     return np.stack([np.asarray(Image.open(io.BytesIO(content))) for content in contents])
-
-
-def agreements(seeds, mutations, rows=50):
-    """{factor: correlations of measured with true places, or shares of right codes, one a task}."""
-    found = {}
-    for seed in seeds:
-        factors, result = rendered(seed, mutations, rows)
-        for each in factors:
-            seen = result.measured[each.name]
-            if isinstance(each, Number):
-                assert seen.min() >= 0 and seen.max() <= 1
-                agreement = np.corrcoef(seen, each.place)[0, 1] if seen.std() > 0 else 0.0
-            else:
-                agreement = (seen == each.code).mean()
-            found.setdefault(each.name, []).append(agreement)
-    return found
-
-
-@functools.cache
-def agreement(name):
-    """The mean of all agreements of three tasks with one mutation, or none for ""."""
-    found = agreements((0, 1, 2), {name: 1.0} if name else {}, 30)
-    return np.mean([value for values in found.values() for value in values])
 
 
 def dense(problem, seed, rows=40, mutations=None, noise=0.1):
@@ -106,12 +66,8 @@ def skill(view, made, rows):
     return 1 - ((guess - truth) ** 2).mean() / truth.var()
 
 
-def test_a_second_run_gives_the_same_bytes():
+def test_a_second_run_of_a_dense_problem_gives_the_same_bytes():
     mutations = dict.fromkeys(image.MUTATIONS, 0.7)
-    runs = [rendered(3, mutations)[1] for _ in range(2)]
-    assert runs[0].assets[0].contents == runs[1].assets[0].contents
-    assert runs[0].plain.tobytes() == runs[1].plain.tobytes()
-    assert all((runs[0].measured[name] == runs[1].measured[name]).all() for name in runs[0].measured)
     for problem in image.DENSE:
         runs = [dense(problem, 5, mutations=mutations) for _ in range(2)]
         assert runs[0].rendered.assets[0].contents == runs[1].rendered.assets[0].contents
@@ -135,7 +91,6 @@ def test_files_are_png_of_one_size_without_metadata(seed):
     assert first.mode in ("L", "RGB") and first.info == {}
     assert f"{first.width} x {first.height} pixels" in result.notes[0]
     assert 24 <= first.width == first.height <= 36
-    assert result.plain.shape[1] <= 60 and np.isfinite(result.plain).all()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -164,30 +119,6 @@ def test_pixels_come_back_and_are_stored_not_compressed():
 
 def test_halves_of_a_grey_value_are_rounded_alike_on_every_machine():
     assert as_bytes(np.array([0.5, 0.5 + 1e-12, 0.5 - 1e-12])).tolist() == [128, 128, 128]
-
-
-@pytest.mark.slow
-def test_factors_can_be_measured_again():
-    found = agreements(range(10), {})
-    assert set(found) == set(LEAST)
-    short = {name: np.mean(values) for name, values in found.items() if np.mean(values) < LEAST[name]}
-    assert not short
-
-
-@pytest.mark.parametrize("name", mostly_slow(image.MUTATIONS))
-@pytest.mark.slow
-def test_a_mutation_changes_files_and_makes_measuring_harder(name):
-    assert rendered(0, {name: 0.3})[1].assets[0].contents != rendered(0, {})[1].assets[0].contents
-    assert agreement(name) < agreement("") + 0.005
-
-
-def test_files_follow_the_factors_alone():
-    """The scenario's targets play no part in the pictures."""
-    draws = generator(1)
-    factors = image.factors(SCENARIO, 20, draws)
-    other = {**SCENARIO, "quantity": {}, "binary": {}, "classes": {}, "tags": {}, "ranking": {}}
-    runs = [image.render(each, factors, {}, generator(2)).assets[0].contents for each in (SCENARIO, other)]
-    assert runs[0] == runs[1]
 
 
 def test_a_factor_shows_in_the_pixels():

@@ -871,7 +871,7 @@ def test_what_is_missing_is_told(place: Path, serve: Any, change: dict[str, Any]
 
 def test_seeds_that_are_no_tasks_are_told(place: Path, serve: Any) -> None:
     (place / "odd.jsonl").write_text('{"kind": "rollout"}\n')
-    with pytest.raises(ToolError, match=r"odd\.jsonl:1: no task record"):
+    with pytest.raises(ToolError, match=r"odd\.jsonl:1: this is a rollout, not a task"):
         make(place, serve(), seeds=(str(place / "odd.jsonl"),))
     (place / "seeds/rollouts.jsonl").write_text('{"kind": "rollout"}\n')
     make(place, serve())  # in a folder, other records are passed over

@@ -450,11 +450,11 @@ def test_a_folder_that_is_not_the_recorded_one(five: list[dict[str, Any]], tmp_p
     assert done.returncode == 1
     assert done.stderr.decode() == (
         "mle-filter: stdin:4: tasks/four: the files are not those of the task record (data.digest differs); "
-        "is --data the folder that the task was written to?\n"
+        "is --data (or MLE_DATA, for every command) the folder that the task was written to?\n"
     )
     gone = run_command("mle-filter", "--tasks", "--data", "elsewhere", input=lines(*five), cwd=tmp_path, check=False)
     assert gone.stderr.decode() == (
-        "mle-filter: stdin:1: elsewhere/tasks/one: no such folder; is --data the folder that the task was written to?\n"
+        "mle-filter: stdin:1: elsewhere/tasks/one: no such folder; is --data (or MLE_DATA, for every command) the folder that the task was written to?\n"
     )
     asked = ("mle-filter", "--tasks", "--max-rejects", "1", "--rejects", "rejects.jsonl")
     done = run_command(*asked, input=lines(*five), cwd=tmp_path)

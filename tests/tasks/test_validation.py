@@ -512,7 +512,8 @@ def test_tasks_without_a_validation_view_are_refused(tmp_path: Path, changed: di
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     task = plain(tmp_path, numbered(0, 20), numbered(100, 9))
     with pytest.raises(
-        RecordError, match=r"train.csv: No such file.*; is --data the folder that the task was written to\?"
+        RecordError,
+        match=r"train.csv: No such file.*; is --data \(or MLE_DATA, for every command\) the folder that the task was written to\?",
     ):
         validation_view(task, tmp_path / "elsewhere")
     with pytest.raises(RecordError, match="must lie between 0 and 1, not 1"):

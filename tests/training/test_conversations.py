@@ -49,7 +49,7 @@ def test_wrong_lines_are_rejected_with_their_place(tmp_path: Path) -> None:
         cwd=tmp_path,
     )  # fmt: skip
     told = done.stderr.decode()
-    assert done.returncode == 0 and "would train tiny on 1 rollouts" in told, told
+    assert done.returncode == 0 and "would train tiny on 1 rollout for" in told, told
     assert (
         "chat.jsonl:2: messages" in told
         and "chat.jsonl:3: messages[0].role" in told

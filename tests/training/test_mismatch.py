@@ -17,22 +17,6 @@ from mletools.training.mismatch import Correction, effective_sample_size, terms
 from mletools.training.samples import Sample, TokenSequence
 from mletools.training.sft import SftOptions
 from mletools.training.throughput import operations, throughput
-from mletools.training.tiny import make_tiny
-
-
-@pytest.fixture(scope="module")
-def torch():
-    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    found.set_num_threads(1)
-    return found
-
-
-@pytest.fixture(scope="module")
-def nano(torch, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "nano"
-    make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
-    return folder
 
 
 def rollouts(torch, nano: Path, off: float, version: int = 0) -> list[Sample]:

@@ -33,15 +33,6 @@ TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "
 
 
 @pytest.fixture(scope="session")
-def torch():
-    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    for library in ("transformers", "trl", "peft"):
-        pytest.importorskip(library, reason=f"{library} is not installed: training is not tested")
-    found.set_num_threads(1)
-    return found
-
-
-@pytest.fixture(scope="session")
 def nano(torch, tmp_path_factory) -> Path:
     return make_tiny(chats(16), tmp_path_factory.mktemp("models") / "nano", preset="nano", seed=0)
 

@@ -22,17 +22,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 BIN = Path(sys.executable).parent
 
 
-@pytest.fixture(scope="module")
-def nano(tmp_path_factory) -> Path:
-    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    from mletools.training.tiny import make_tiny
-
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models") / "nano"
-    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
-
-
 TASK = json.loads((ROOT / "examples" / "tasks" / "tasks.jsonl").read_text().split("\n")[0])
 
 
@@ -90,6 +79,11 @@ def test_masks_and_a_batch_that_was_cut(nano, tmp_path) -> None:
     )
     assert (step["rollouts"], step["groups"], step["lost"], step["weighted"]) == (5, 2, 2, True)
     assert "1 not trained on (masked timeout)" in told
+    assert (
+        f"mle-train-grpo: 1 step, to step 1; loss {step['loss']:.4g}; reward {step['reward_mean']:.4g}; the policy is in "
+        in told
+    )
+    assert "mle-train-grpo: not trained on: 1 masked as timeout (--mask)\n" in told
 
 
 @pytest.mark.slow

@@ -59,17 +59,6 @@ def rollouts(count: int, size: int = 4, **more) -> list[dict]:
     return made
 
 
-@pytest.fixture(scope="module")
-def nano(tmp_path_factory) -> Path:
-    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    from mletools.training.tiny import make_tiny
-
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models") / "nano"
-    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
-
-
 @pytest.fixture
 def trainer() -> Iterator[Callable[..., subprocess.Popen]]:
     started: list[subprocess.Popen] = []
@@ -557,5 +546,5 @@ def test_a_dry_run_says_what_would_be_handed_over(tmp_path) -> None:
     assert done.returncode == 0 and list(tmp_path.iterdir()) == []
     first, second, third = done.stderr.splitlines()
     assert "not handed over, to be set in prime-rl's configuration: " in first and "learning_rate 1e-06" in first
-    assert second.endswith("would hand over, for some/model, 24 rollouts in 6 groups for 1 epochs to prime-rl in e")
+    assert second.endswith("would hand over, for some/model, 24 rollouts in 6 groups for 1 epoch to prime-rl in e")
     assert third.endswith("1 steps; the largest: 24 sequences of 324 tokens in 6 micro-batches on each of 2 ranks")

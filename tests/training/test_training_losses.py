@@ -23,14 +23,6 @@ SECONDS = {"a": [1.0, 4.0, 2.0], "b": [2.0, 1.0]}
 
 
 @pytest.fixture(scope="module")
-def torch():
-    found = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    found.set_num_threads(1)
-    return found
-
-
-@pytest.fixture(scope="module")
 def model(torch, tmp_path_factory) -> Path:
     """A tiny model; both sides take it in float64, so that what is compared is the equation and not the arithmetic."""
 

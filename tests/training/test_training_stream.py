@@ -30,7 +30,6 @@ from mletools.training.publish import StreamOptions
 from mletools.training.samples import Sample, TokenSequence, rollouts_in
 from mletools.training.steps import Row, StepRecipe
 from mletools.training.stream import Arrivals, Spool, as_line, from_line
-from mletools.training.tiny import make_tiny
 
 
 def sample(identity: str, reward: float | None, size: int = 4, version: int = 0, **more) -> Sample:
@@ -305,15 +304,6 @@ def test_auto_weighs_where_some_of_a_group_never_came(missing: int, weighted: bo
 
 
 # Runs
-
-
-@pytest.fixture(scope="module")
-def nano(tmp_path_factory) -> Path:
-    torch = pytest.importorskip("torch", reason="torch is not installed: training is not tested")
-    pytest.importorskip("trl", reason="trl is not installed: training is not tested")
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models") / "nano"
-    return make_tiny([{"messages": [{"role": "user", "content": "a forest of 100 trees"}]}], folder, "nano", seed=0)
 
 
 def arrivals(count: int) -> list[Sample]:

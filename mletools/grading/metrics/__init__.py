@@ -4,10 +4,10 @@ They use scikit-learn, scipy, rapidfuzz or pycocotools where possible; else the 
 the definition. Not covered: reading cells (parsing), aligning rows (submission).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from ...base.errors import RecordError
+from ...base.nearest import did_you_mean
 from ...records.task import MetricSpec
 from . import (  # noqa: F401
     boxes,
@@ -24,7 +24,7 @@ from . import (  # noqa: F401
     spans,
     text,
 )
-from .registry import METRICS, REQUIRED, Metric, TooExpensive, Undefined, Unsuited
+from .registry import METRICS, REQUIRED, Inputs, Metric, TooExpensive, Undefined, Unsuited
 
 __all__ = [
     "METRICS",
@@ -45,11 +45,8 @@ COLUMNS = ("mean", "flat")
 def find(name: str) -> Metric:
     """The metric of that name; RecordError with near names where there is none."""
     if name not in METRICS:
-        import difflib
-
-        near = difflib.get_close_matches(name, METRICS, 3)
-        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
-        raise RecordError(f"unknown metric {name!r}; {suggestion}mle-grade --list-metrics prints all")
+        near = did_you_mean(name, METRICS, 10)
+        raise RecordError(f"unknown metric {name!r}{near or ';'} mle-grade --list-metrics prints all")
     return METRICS[name]
 
 
@@ -85,25 +82,26 @@ def check(spec: MetricSpec, parse: str, answer_parse: str) -> None:
         raise RecordError(f"{metric.name} takes all target columns together; leave metric.columns out")
 
 
-def score(spec: MetricSpec, truth: Any, guess: Any, inputs: Mapping[str, Any]) -> float:
+def score(spec: MetricSpec, truth: Any, guess: Any, inputs: Inputs) -> float:
     """The metric `spec` of `guess` against `truth`, numpy arrays of parsed cells of shape (rows, targets).
 
-    `inputs` are the values of registry.INPUTS. Undefined where the metric has no value for these predictions, Unsuited
+    Undefined where the metric has no value for these predictions, Unsuited
     where it has none for these answers, whatever the predictions.
     """
     metric = find(spec["name"])
-    arguments = {**spec["params"], **{name: inputs[name] for name in metric.inputs}}
+    own = {name: value for name, value in inputs.items() if name in metric.inputs}
+    arguments: dict[str, object] = {**spec["params"], **own}
     if metric.columns == "joint":
         return float(metric.function(truth, guess, **arguments))
     if spec.get("columns") == "flat":
         import numpy as np
 
         times = truth.shape[1]
-        for name in ("weight", "group"):
-            if arguments.get(name) is not None:
-                arguments[name] = np.tile(arguments[name], times)
-        if "extra" in arguments and times > 1:
-            arguments["extra"] = {name: np.tile(column, times) for name, column in arguments["extra"].items()}
+        for name, column in (("weight", inputs.get("weight")), ("group", inputs.get("group"))):
+            if name in own and column is not None:
+                arguments[name] = np.tile(column, times)
+        if "extra" in own and times > 1:
+            arguments["extra"] = {name: np.tile(column, times) for name, column in inputs["extra"].items()}
         return float(metric.function(truth.ravel(order="F"), guess.ravel(order="F"), **arguments))
     values = [metric.function(truth[:, at], guess[:, at], **arguments) for at in range(truth.shape[1])]
     return float(sum(values) / len(values))

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..parsing import Box
 from .bounds import affordable
 from .registry import Unsuited
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Pairs of boxes that are looked at together; bounds the memory.
 CHUNK = 500_000
@@ -25,7 +29,7 @@ class Boxes:
     label: Any
     key: Any
     score: Any
-    values: dict[str, Any]
+    values: "dict[str, NDArray[Any]]"
 
     def __len__(self) -> int:
         return len(self.row)
@@ -39,17 +43,17 @@ def both_sides(truth: Any, guess: Any, scored: bool = True) -> tuple[Boxes, Boxe
     boxes = list(chain.from_iterable(truth))
     if not boxes:
         raise Unsuited("the answers have no box")
-    labels = {name: code for code, name in enumerate(sorted({box.get("label", "") for box in boxes}))}
+    labels = {name: code for code, name in enumerate(sorted({str(box.get("label", "")) for box in boxes}))}
     return flatten(truth, labels, False), flatten(guess, labels, scored), [*labels]
 
 
-def flatten(cells: Sequence[Sequence[dict[str, Any]]], labels: dict[str, int], scored: bool) -> Boxes:
+def flatten(cells: Sequence[Sequence[Box]], labels: dict[str, int], scored: bool) -> Boxes:
     import numpy as np
 
     counts = np.fromiter(map(len, cells), dtype=np.int64, count=len(cells))
     boxes = list(chain.from_iterable(cells))
     row = np.repeat(np.arange(len(cells)), counts)
-    label = np.fromiter((labels.get(box.get("label", ""), -1) for box in boxes), dtype=np.int64, count=len(boxes))
+    label = np.fromiter((labels.get(str(box.get("label", "")), -1) for box in boxes), dtype=np.int64, count=len(boxes))
     values = {
         name: np.fromiter((box[name] for box in boxes), dtype=float, count=len(boxes))
         for name in (boxes[0] if boxes else ())

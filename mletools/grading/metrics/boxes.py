@@ -64,7 +64,7 @@ def map_coco(truth: Any, guess: Any, *, iou: float | Sequence[float] = THRESHOLD
     return round(float(precision[precision > -1].mean()), 12)  # COCOeval's precisions stay 2e-16 below 1
 
 
-def _annotations(boxes: Boxes, most: int) -> list[dict[str, Any]]:
+def _annotations(boxes: Boxes, most: int) -> list[dict[str, object]]:
     """COCO's records of the boxes, of each image and label at most `most`, in the order of their scores."""
     import numpy as np
 

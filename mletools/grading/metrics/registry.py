@@ -17,11 +17,14 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ...base.errors import RecordError
 from ...base.jsonl import dumps
 from ...records.task import Parse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Inputs of metrics beside their parameters.
 INPUTS = {
@@ -31,6 +34,15 @@ INPUTS = {
     "extra": "every column of the answers as text, {name: array of strings of shape (rows,)}",
 }
 REQUIRED = inspect.Parameter.empty
+
+
+class Inputs(TypedDict, total=False):
+    """The values of INPUTS for the scored rows."""
+
+    names: list[str]
+    weight: "NDArray[Any] | None"
+    group: "NDArray[Any] | None"
+    extra: "dict[str, NDArray[Any]]"
 
 
 class Undefined(ValueError):
@@ -74,7 +86,7 @@ class Metric:
     parse: tuple[Parse, ...]
     answer_parse: tuple[Parse, ...]
     columns: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
     predicts: Literal["", "probability", "probabilities"] = ""
     ordered_classes: bool = False
@@ -133,7 +145,7 @@ def metric(
             for each in inspect.signature(function).parameters.values()
             if each.kind is inspect.Parameter.KEYWORD_ONLY
         ]
-        params: dict[str, Any] = {}
+        params: dict[str, object] = {}
         groups: dict[str, Any] = {}  # defaults of the parameters that stand for their fields
         for each in keywords:
             if is_dataclass(each.default):

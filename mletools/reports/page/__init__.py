@@ -21,9 +21,10 @@ from ...records.rollout import Rollout
 from ...records.training import TrainStep
 from .. import show
 from ..disclosure import described
-from ..runs import GradedRun, RunSet
+from ..runs import RANKS, GradedRun, RunSet, ranked_against
 from ..search import is_search
 from ..searches import Progress
+from ..show.header import STILL_COUNTS
 from ..summary import ALL
 from ..table import NONE, Record, Table, interval, number
 from ..tables import notes, tables
@@ -40,8 +41,11 @@ SECTIONS = {
     "training": ("Training", ("training-", "version-")),
     "compare": ("Comparison", ("compare-",)),
     "medals": ("Medals", ("medals-",)),
+    "scores": ("Scores", ("scores-",)),
+    "cost": ("Cost", ("cost-",)),
+    "tries": ("pass@k", ("pass-",)),
     "within": ("Within runs", ("within-",)),
-    "funnel": ("Task and rollout funnels", ("tasks", "funnel", "filters")),
+    "funnel": ("Funnels", ("tasks", "funnel", "filters")),
     "time": ("Running time", ("times",)),
 }
 COLUMNS = (
@@ -136,6 +140,8 @@ class Page:
                 columns=Markup(json.dumps(COLUMNS)),
                 row_data=packed(self._rows),
                 blocks=self._blocks,
+                still_counts=STILL_COUNTS,
+                rank=RANKS[ranked_against(runs)],
                 footer=f"Made by mle-report {version}. The file is self-contained and loads nothing.",
             )
         )
@@ -150,7 +156,7 @@ def packed(value: Any) -> str:
 def piece(rollout: Rollout, full: bool = False) -> str:
     """The HTML of one valid rollout record: the lines of mle-show, its headings as sections, its styles as classes.
 
-    full: texts are not cut.
+    The first heading is "summary": the viewer has the rollout's id above it. full: texts are not cut.
     """
     from markupsafe import escape
 
@@ -160,13 +166,15 @@ def piece(rollout: Rollout, full: bool = False) -> str:
         small = f" <small>{escape(after)}</small>" if after else ""
         return f"<details open><summary>{escape(title)}{small}</summary><pre{attributes}>{text}</pre></details>"
 
-    sections = []
+    sections = list[str]()
     for section in show.sections(rollout, view):
         lines = list(section.lines)
         while lines and not lines[-1].plain:
             lines.pop()
         after = visible_line(section.after).strip("─ ")
-        sections.append(details(section.name.strip("─ "), after, "".join(written(lines))))
+        title = section.name.strip("─ ") if sections else "summary"
+        of = "" if sections else f' data-rollout="{escape(visible_line(rollout["id"]))}"'
+        sections.append(details(title, after, "".join(written(lines)), of))
     if is_search(rollout):
         tree = "".join(written(show.graph(rollout, view, Progress.ended(rollout).standing())))
         sections.insert(1, details("exploration graph", "", tree, TREE))
@@ -176,17 +184,14 @@ def piece(rollout: Rollout, full: bool = False) -> str:
 def cells(run: GradedRun, label: str, place: tuple[int, int]) -> list[Any]:
     """The row of COLUMNS. label: of its set; place: the position of its details, block and index."""
 
-    def short(value: float | None) -> float | None:
-        return None if value is None else float(f"{value:.6g}")
-
     prompt, completion = run.usage["prompt_tokens"], run.usage["completion_tokens"]
     tokens = None if completion is None else (prompt or 0) + completion
     policy = run.models["policy"] if run.version is None else f"{run.models['policy']} {run.version}"
     execution_s = None if run.execution_s is None else round(run.execution_s, 2)
     row = [
         *(run.id, label, run.name, run.modality, run.scaffold, policy, run.length, run.stop_reason, run.status),
-        *(run.valid, run.medal, short(run.score), short(run.reward), short(run.human_rank)),
-        *(round(run.usage["seconds"], 1), execution_s, tokens, short(run.usage["usd"])),
+        *(run.valid, run.medal, run.score, run.reward, run.human_rank),
+        *(round(run.usage["seconds"], 1), execution_s, tokens, run.usage["usd"]),
         *(" | ".join(run.ways) or None, run.decision, *place),
     ]
     return [visible_line(cell) if isinstance(cell, str) else cell for cell in row]
@@ -223,9 +228,9 @@ def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tup
         ):
             ends = row[f"{name}_ci"]
             if mean is not None:
-                yield words, f"{mean:{form}}", f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
+                yield words, number(mean, form), f"{interval(ends, form.replace('.1', '.0'))} {level}" if ends else ""
     hours = sum(run.usage["seconds"] for run in runs) / 3600
-    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "requests and programs, summed"
+    yield "Rollout hours", f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.2g}", "total of requests and programs"
     paid = [usd for run in runs if (usd := run.usage["usd"]) is not None]
     if paid:
         yield "Cost", f"{sum(paid):,.2f} USD", "" if len(paid) == len(runs) else f"known for {len(paid)} of {len(runs)}"

@@ -14,6 +14,7 @@ from typing import Any
 from ...base.errors import ToolError
 from ...base.visible import visible
 from ..show.visible import clipped
+from ..table import number
 
 Cell = str | float | int | None
 Draw = Callable[[Any], None]  # on matplotlib's Axes
@@ -79,9 +80,9 @@ def line_plot(lines: Mapping[str, Sequence[Point]], across: str, up: str, sets: 
     """
 
     def draw(axes: Any) -> None:
-        for number, (label, points) in enumerate(lines.items()):
+        for at, (label, points) in enumerate(lines.items()):
             x, y, errors = zip(*points, strict=True)
-            colour, style = SERIES[number % len(SERIES)], ("-", "--", "-.", ":")[number % 4]
+            colour, style = SERIES[at % len(SERIES)], ("-", "--", "-.", ":")[at % 4]
             axes.plot(x, y, color=colour, label=named(label), linewidth=1.6, linestyle=style)
             if any(errors):
                 low, high = ([a + s * (b or 0.0) for a, b in zip(y, errors, strict=True)] for s in (-1, 1))
@@ -116,16 +117,16 @@ def bar_plot(
         middles = list(places or range(len(names)))
         height = 0.8 if stacked else 0.8 / len(series)
         left = [0.0] * len(names)
-        for number, (label, widths) in enumerate(series.items()):
-            shift = 0.0 if stacked else height * (number - (len(series) - 1) / 2)
-            at = [middle + shift for middle in middles]
-            colour = colours[number % len(colours)]
-            axes.barh(at, widths, left=left, color=colour, height=height * 0.9, label=named(label))
+        for turn, (label, widths) in enumerate(series.items()):
+            shift = 0.0 if stacked else height * (turn - (len(series) - 1) / 2)
+            rows = [middle + shift for middle in middles]
+            colour = colours[turn % len(colours)]
+            axes.barh(rows, widths, left=left, color=colour, height=height * 0.9, label=named(label))
             ends = [begin + width for begin, width in zip(left, widths, strict=True)]
             left = ends if stacked else left
-            if form and (number == len(series) - 1 if stacked else len(series) <= 2):
-                for place, end in zip(at, ends, strict=True):
-                    axes.text(end, place, f" {end:{form}}", va="center", fontsize=8, color=TEXT)
+            if form and (turn == len(series) - 1 if stacked else len(series) <= 2):
+                for place, end in zip(rows, ends, strict=True):
+                    axes.text(end, place, f" {number(end, form)}", va="center", fontsize=8, color=TEXT)
         axes.set_yticks(middles, names)
         axes.invert_yaxis()
         axes.set_xlabel(across)
@@ -142,7 +143,21 @@ def bar_plot(
 
 def percent(value: float, _: Any) -> str:
     """A tick of an axis of shares."""
-    return f"{value:.0%}"
+    return number(value, ".0%")
+
+
+def log_ticks(axes: Any) -> None:
+    """A logarithmic x axis with plain numbers at 1, 2 and 5 times the powers of ten, and none between them.
+
+    Without formatters of its own an axis of about a decade labels its minor ticks in TeX, which is not parsed here.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axis, (low, high) = axes.xaxis, axes.get_xlim()
+    axis.set_major_locator(LogLocator(10, (1, 2, 5) if high < 1e3 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def named(label: str) -> str:

@@ -18,7 +18,24 @@ from ..runs import KEPT, STAGES, GradedRun, RunSet
 from ..show.visible import clipped
 from ..statistics import mean, sem
 from ..summary import ALL
-from .figure import BAD, FAINT, GOOD, MEDALS, SERIES, TEXT, Cell, Figure, Point, bar_plot, curve, legend, named, percent
+from .figure import (
+    BAD,
+    FAINT,
+    GOOD,
+    MEDALS,
+    SERIES,
+    TEXT,
+    Cell,
+    Figure,
+    Point,
+    bar_plot,
+    curve,
+    legend,
+    log_ticks,
+    named,
+    percent,
+)
+from .scores import by_cost, by_task, by_tries
 
 Sets = Mapping[str, Sequence[GradedRun]]  # by label
 Record = Mapping[str, Any]
@@ -81,6 +98,9 @@ def figures(
         *_funnel(sets),
         _times(sets),
         *(_medals(sets, *of) for of in GROUPINGS),
+        *by_task(sets),
+        *by_cost(sets),
+        *by_tries(sets),
         *(_differences(record) for record in comparisons),
     ]
     return distinct(figure for figure in drawn if figure is not None)
@@ -242,8 +262,7 @@ def _times(sets: Sets) -> Figure | None:
             settings: dict[str, Any] = {"weights": weights, "color": SERIES[number % len(SERIES)]}
             axes.hist(inside, edges, histtype="stepfilled", alpha=0.35, **settings)
             axes.hist(inside, edges, histtype="step", linewidth=1.4, label=named(label), **settings)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        log_ticks(axes)
         axes.yaxis.set_major_formatter(percent)
         axes.set_xlabel("seconds (logarithmic)")
         axes.set_ylabel("share of rollouts")

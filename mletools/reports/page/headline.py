@@ -5,7 +5,7 @@ Not covered: the differences task by task as a figure (bars), the summaries of e
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypedDict
 
 from ...base.errors import ToolError
@@ -13,10 +13,10 @@ from ...base.visible import visible_line
 from ...records.report import Comparison
 from ...records.rollout import Rollout
 from ..comparison import BY, By, ComparisonSettings, compare
-from ..runs import RunSet
+from ..runs import RANKS, RunSet, ranked_against
 from ..statistics import Interval, mean, newcombe_interval
 from ..summary import RATES
-from ..table import Table, form_of, interval
+from ..table import Table, form_of, interval, number
 from ..tables import method
 
 NAMES: dict[By, str] = {  # of the quantities, the first that is not 0 in both sets decides
@@ -63,29 +63,26 @@ def headline(
         if record["difference_mean"] is not None:
             records[quantity] = record
         elif quantity == by:
-            say(f"{second.label} is not compared with {first.label} by {by}: no values, or of different metrics")
+            say(f"{second.label} is not compared with {first.label} by {by}: the metrics differ")
     if not records:
         say(f"{second.label} is not compared with {first.label}: no task has the same quantity in both")
         return None
     decides = next((name for name in records if name == by or _present(records[name])), next(iter(records)))
     main = records.pop(decides)
     counts = " and ".join(f"{len(run_set.runs):,}" for run_set in (first, second))
-    tasks, ends = len(main["tasks"]), main["difference_ci"]
-    better: Literal["", "first", "second"] = (
-        "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
+    names = {**NAMES, "human-rank": RANKS[ranked_against([*first.runs, *second.runs])]}
+    tasks, ends, better = len(main["tasks"]), main["difference_ci"], _better(main)
+    how = (
+        f"Interval: {method(main)}." if ends else "No interval: there are too few tasks, or all differences are equal."
     )
-    verdict = f"No clear difference between {main['first']} and {main['second']}"
-    if better:
-        verdict = f"{main[better]} is better than {main['second' if better == 'first' else 'first']}"
-    how = f"Interval: {method(main)}." if ends else "No interval: too few tasks, or all differ by as much."
     return {
         "record": main,
-        "verdict": verdict,
+        "verdict": _verdict(names, decides, main, records),
         "better": better,
-        "result": f"{NAMES[decides]} {_words(main)}",
-        "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} tasks better, "
+        "result": f"{names[decides]} {_words(main)}",
+        "n": f"n = {tasks} task{'s' if tasks != 1 else ''}, {counts} rollouts; {main['win']} task{'s' if main['win'] != 1 else ''} better, "
         f"{main['tie']} equal, {main['loss']} worse. {how}",
-        "others": [(NAMES[name], _words(record)) for name, record in records.items() if _present(record)],
+        "others": [(names[name], _words(record)) for name, record in records.items() if _present(record)],
         "tasks": [
             (row["task"], _change(decides, row["first"], row["second"], row["difference"]))
             for row in sorted(main["tasks"], key=lambda row: -abs(row["difference"]))[:MOST]
@@ -93,6 +90,34 @@ def headline(
         ],
         "shares": list(_shares(first, second, settings["confidence"])),
     }
+
+
+def _better(record: Comparison) -> Literal["", "first", "second"]:
+    """The set that is better by the interval of the difference; "" if the interval holds 0, or there is none."""
+    ends = record["difference_ci"]
+    return "" if ends is None or ends[0] <= 0 <= ends[1] else "second" if ends[0] > 0 else "first"
+
+
+def _verdict(names: Mapping[By, str], by: By, main: Comparison, others: Mapping[By, Comparison]) -> str:
+    """Which set is better by the quantity that decides, and by which other quantities it is otherwise.
+
+    `after is better than before in medals`, `No clear difference between before and after in medals, but after is
+    better in reward`.
+    """
+    better = _better(main)
+    verdict = f"No clear difference between {main['first']} and {main['second']} in {names[by]}"
+    if better:
+        verdict = f"{main[better]} is better than {main['second' if better == 'first' else 'first']} in {names[by]}"
+    sides: dict[Literal["first", "second"], list[str]] = {}
+    for name, record in others.items():
+        if (side := _better(record)) and side != better:
+            sides.setdefault(side, []).append(names[name])
+    contrary = " and ".join(f"{main[side]} is better in {_and(names)}" for side, names in sides.items())
+    return f"{verdict}, but {contrary}" if contrary else verdict
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _present(record: Comparison) -> bool:
@@ -112,13 +137,16 @@ def _words(record: Comparison) -> str:
 
 def _change(by: By, first: float, second: float, difference: float) -> str:
     if BY[by] in RATES:
-        return f"{100 * first:.1f} → {100 * second:.1f} %, {100 * difference:+.1f} points"
+        before, after, points = (
+            number(value, form).rstrip("%") for value, form in ((first, ".1%"), (second, ".1%"), (difference, "+.1%"))
+        )
+        return f"{before} → {after} %, {points} points"
     form = form_of(BY[by])
     return f"{first:{form}} → {second:{form}}, {difference:+{form}}"
 
 
 def _ends(by: By, ends: Interval) -> str:
-    return interval([100 * end for end in ends], ".1f") if BY[by] in RATES else interval(ends, form_of(BY[by]))
+    return interval(ends, form_of(BY[by])).replace("%", "")
 
 
 def _shares(first: RunSet, second: RunSet, confidence: float) -> Iterator[tuple[str, str]]:

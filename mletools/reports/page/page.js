@@ -7,6 +7,7 @@
   const at = Object.fromEntries(COLUMNS.map((name, number) => [name, number]));
   let shown = COLUMNS.filter((name) => name !== "block" && name !== "place");
   const TEXT = new Set(["id", "set", "task", "modality", "scaffold", "policy", "stopped", "status", "medal", "reading", "filter"]);
+  const LONG = new Set(["set", "task", "policy", "filter"]);  // may be broken anywhere
   const MEDALS = { gold: 3, silver: 2, bronze: 1 };
   const VERDICTS = ["valid", "invalid", "any", "gold", "silver", "bronze"];
   const PAGE = 100;
@@ -40,11 +41,24 @@
   const element = (name, text, attributes = {}) => filled(document.createElement(name), attributes, text);
 
   const formatted = (value) => value === null ? "–" : value === true ? "yes" : value === false ? "no" :
-    typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(6)) : String(value);
+    typeof value === "number" && !Number.isInteger(value) ? String(+value.toPrecision(4)) : String(value);
+  // what a cell says when the pointer rests on it: the whole number, the whole id, why a stop reason goes with a score
+  const whole = (row, name) => {
+    const value = row[at[name]];
+    if (name === "id") return value;
+    if (name === "stopped" && value === "format" && row[at.valid]) return byId("rows").dataset.format;
+    return typeof value === "number" && String(value) !== formatted(value) ? String(value) : "";
+  };
+
+  // a text that may be broken after _ - / and within long words
+  function breakable(text) {
+    const parts = text.match(/[^_\-/]{1,16}[_\-/]?|[_\-/]/g) || [];
+    return parts.flatMap((part, number) => number ? [document.createElement("wbr"), part] : [part]);
+  }
 
   const ways = (row) => row[at.reading] === null ? [] : row[at.reading].split(" | ");
   const align = (name) => TEXT.has(name) ? "text" : "";
-  const title = (name) => name.replace(/_s$/, " s").replace(/_/g, " ");
+  const title = (name) => name === "human_rank" ? byId("rows").dataset.rank : name.replace(/_s$/, " s").replace(/_/g, " ");
 
   function compare(a, b, name) {
     let x = a[at[name]], y = b[at[name]];
@@ -74,8 +88,10 @@
       const line = element("tr", undefined, { "data-id": row[at.id], class: row[at.id] === current ? "here" : "" });
       for (const name of shown) {
         const medal = name === "medal" && row[at.medal] ? "medal " + row[at.medal] : "";
-        const cell = element("td", name === "id" ? "" : formatted(row[at[name]]), { class: `${align(name)} ${medal}`.trim(), "data-label": title(name) });
-        if (name === "id") cell.append(element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) }));
+        const cell = element("td", undefined,
+          { class: `${align(name)} ${medal}`.trim(), "data-label": title(name), title: whole(row, name) });
+        cell.append(...(name === "id" ? [element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) })]
+          : LONG.has(name) ? breakable(formatted(row[at[name]])) : [formatted(row[at[name]])]));
         line.append(cell);
       }
       return line;
@@ -176,7 +192,11 @@
     if (!byId("rows")) return;
     rows = await unpack(byId("row-data").textContent);
     const distinct = (name) => new Set(rows.map((row) => row[at[name]]));
-    shown = shown.filter((name) => name === "set" ? distinct(name).size > 1 : [...distinct(name)].some((value) => value !== null));
+    const some = shown.filter((name) => [...distinct(name)].some((value) => value !== null));
+    // what all rollouts share stands above the table
+    const same = some.filter((name) => TEXT.has(name) && name !== "id" && distinct(name).size === 1 && (rows.length > 1 || name === "set"));
+    byId("same").textContent = same.length ? "All: " + same.map((name) => `${title(name)} ${rows[0][at[name]]}`).join(", ") : "";
+    shown = some.filter((name) => !same.includes(name));
     const head = byId("rows").tHead.rows[0];
     for (const name of shown) {
       const cell = element("th", undefined, { class: align(name), scope: "col" });

@@ -8,9 +8,9 @@ from ..turns import runs_after
 Record = Mapping[str, Any]
 
 
-def number(value: float | None) -> str:
-    """A score, with as many digits as grading keeps; `-` for none."""
-    return "-" if value is None else f"{value:.6g}"
+def number(value: float | None, form: str = ".6g") -> str:
+    """A number, by default with as many digits as grading keeps; `-` for none."""
+    return "-" if value is None else format(value, form)
 
 
 def tokens(usage: Record | None) -> str:
@@ -21,7 +21,7 @@ def tokens(usage: Record | None) -> str:
     return " + ".join("?" if count is None else f"{count:,}" for count in counts)
 
 
-def spent(used: Record | None, took: float | None = None, unknown: str = "tokens not told") -> str:
+def spent(used: Record | None, took: float | None = None, unknown: str = "tokens unknown") -> str:
     """Tokens, seconds (`took`, or else those of `used`) and USD in one line; `unknown`: instead of the tokens."""
     seconds, paid = took if took is not None else (used or {}).get("seconds"), usd(used)
     parts = (

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Record = Mapping[str, Any]
+NAME = 11  # columns of a fact's name
 WIDEST = 60  # characters of a cell
 SHORT_ID = 8  # characters of an id on a narrow terminal, enough for --id
 REVEALED = "!"
 MEDALS = {"gold": "bold yellow", "silver": "bold white", "bronze": "yellow"}
 STOPPED = {
     "length": "its answer was cut off, or its tokens are used up",
-    "format": "its answer cannot be read",
+    "format": "its answer is not in the required form",
     "max_turns": "no turns left",
     "context": "the context is full",
     "timeout": "the episode's time is over",
@@ -32,10 +33,12 @@ STOPPED = {
     "interrupted": "--resume of its command goes on",
 }
 
+STILL_COUNTS = "the program that could be read counts"
+
 
 def header(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
     """The facts about all of it, each on its line, and the table of its turns."""
-    yield from folded(_all_facts(rollout), view)
+    yield from folded(_all_facts(rollout), view, NAME)
     if view.full and rollout.get("settings"):
         yield from block("settings " + _options(rollout["settings"])[2:], view, DIM, words=True)
     if table := overview(rollout, of, view.width):
@@ -49,29 +52,35 @@ def _all_facts(rollout: Record) -> Iterator["Text"]:
         yield revealed()
     direction = "lower" if task["metric"]["lower_is_better"] else "higher"
     metric = task["metric"].get("name", "a metric that is code")
-    yield _fact("task", f"{facts.task_name(rollout)} ({task['id']}), {metric}, {direction} is better")
+    yield fact("task", f"{facts.task_name(rollout)} ({task['id']}), {metric}, {direction} is better")
     version = "" if policy["version"] is None else f" version {policy['version']}"
     trace = f", trace {rollout['trace']}" if "trace" in rollout else ""
-    yield _fact("agent", f"{rollout['scaffold']}{trace}: {policy['model']}{version}{_options(policy['sampling'])}")
-    yield _fact(
+    yield fact("agent", f"{rollout['scaffold']}{trace}: {policy['model']}{version}{_options(policy['sampling'])}")
+    yield fact(
         "run",
         f"group {rollout['group']}, sample {rollout['sample']} of {rollout['group_size']}, seed {rollout['seed']}",
     )
     yield from _began(rollout)
     reason = rollout["stop_reason"]
-    why = f" ({STOPPED[reason]})" if reason in STOPPED else ""
+    why = f" ({STOPPED[reason]}{_counts_still(rollout)})" if reason in STOPPED else ""
     rate = f", format rate {rollout['format_rate']:.0%}" if "format_rate" in rollout else ""
     good = GOOD if reason == "finished" else "bold yellow"
     length = count(len(rollout["turns"]), "node" if rollout.get("search") else "turn")
-    yield _fact("stopped", (f"{reason}{why}", good), f" after {length}{rate}")
+    yield fact("stopped", (f"{reason}{why}", good), f" after {length}{rate}")
     if rollout.get("search"):
         yield from _searched(rollout["search"])
     yield from _came_to(rollout)
-    yield _fact("cost", facts.spent(rollout["usage"], facts.seconds(rollout)))
+    yield fact("cost", facts.spent(rollout["usage"], facts.seconds(rollout)))
     roles = by_role(cast(Rollout, rollout))
     for role, used in roles.items() if len(roles) > 1 else ():
         after = f" ({AFTERWARDS[role]}, not in the above)" if role in AFTERWARDS else ""
-        yield _fact("", f"{role}: {facts.spent(used)}{after}")
+        yield fact("", f"{role}: {facts.spent(used)}{after}")
+
+
+def _counts_still(rollout: Record) -> str:
+    """That a rollout has a result though its last answer had the wrong form."""
+    some = rollout["code"] is not None or (rollout.get("execution") or {}).get("submission")
+    return f"; {STILL_COUNTS}" if rollout["stop_reason"] == "format" and some else ""
 
 
 def revealed() -> "Text":
@@ -79,8 +88,9 @@ def revealed() -> "Text":
     return styled((" THE AGENT WAS SHOWN TEST SCORES ", LOUD), (" its grade is no fair measure (reveal_test)", BAD))
 
 
-def _fact(name: str, *parts: str | tuple[str, str]) -> "Text":
-    return styled((f"{name:<11}", LABEL), *parts)
+def fact(name: str, *parts: str | tuple[str, str]) -> "Text":
+    """A line of a name and a value, which stands NAME columns to the right."""
+    return styled((f"{name:<{NAME}}", LABEL), *parts)
 
 
 def _options(options: Record) -> str:
@@ -95,57 +105,62 @@ def _began(rollout: Record) -> Iterator["Text"]:
     score, validation = (facts.number(state.get(name)) for name in ("score", "validation"))
     turn = f" turn {state['turn'] + 1}" if "turn" in state else ""
     origin = f", from rollout {state['rollout']}{turn}" if "rollout" in state else ""
-    yield _fact("began with", f"a solution of validation {validation}, test {score}{origin}")
+    yield fact("began with", f"a solution of validation {validation}, test {score}{origin}")
 
 
 def _searched(search: Record) -> Iterator["Text"]:
     """What a search was made of, what it chose and among what, and what its phases cost."""
     parts = [f"{kind} {part.get('name')}" for kind, part in (search.get("components") or {}).items()]
-    yield _fact("search", f"{search.get('preset') or 'components of its own'}: {', '.join(parts)}")
+    yield fact("search", f"{search.get('preset') or 'components of its own'}: {', '.join(parts)}")
     if asked := search.get("evaluation_asked"):
-        yield _fact("", f"evaluation agent in place of {asked}: no rows could be held out")
+        yield fact("", f"evaluation agent in place of {asked}: no rows could be held out")
     budget = {name: value for name, value in (search.get("budget") or {}).items() if value is not None}
     clock = f" ({search['clock']} clock)" if "clock" in search else ""
     took = "" if search.get("elapsed_s") is None else f", {search['elapsed_s']:.1f} s used{clock}"
-    yield _fact("budget", (_options(budget)[2:] or "none") + took)
+    yield fact("budget", (_options(budget)[2:] or "none") + took)
     if taken := search.get("taken_over"):
-        yield _fact("", f"began with {taken} nodes of another graph")
+        yield fact("", f"began with {taken} nodes of another graph")
     if search.get("stopped"):
-        yield _fact("", "ended early by the user")
+        yield fact("", "ended early by the user")
     number = search.get("chosen")
-    yield _fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
+    yield fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
     for each in search.get("candidates") or ():
         score, holdout = facts.number(each.get("score")), each.get("holdout")
         again = "" if holdout is None else f", on the selection rows {facts.number(holdout)}"
-        yield _fact("", f"node {each.get('node')}: {score}{again}")
+        yield fact("", f"node {each.get('node')}: {score}{again}")
     if members := search.get("ensemble"):
-        yield _fact("handed in", f"the submissions of nodes {', '.join(map(str, members))} together")
+        yield fact("handed in", f"an ensemble of the submissions of nodes {', '.join(map(str, members))}")
     for phase, used in (search.get("cost") or {}).items():
-        yield _fact(phase, facts.spent(used))
+        yield fact(phase, facts.spent(used))
     for name, words in (("lenient", "answers read leniently"), ("fallbacks", "answers replaced")):
         if counts := search.get(name):
-            yield _fact(name, f"{words}: ", ", ".join(f"{question} {count}" for question, count in counts.items()))
+            yield fact(name, f"{words}: ", ", ".join(f"{question} {count}" for question, count in counts.items()))
 
 
 def _came_to(rollout: Record) -> Iterator["Text"]:
     """Validation, grade, reward and what a filter said of it."""
     if "validation" in rollout:
-        yield _fact("validation", facts.validated(rollout["validation"]))
+        yield fact("validation", facts.validated(rollout["validation"]))
     grade = rollout.get("grade")
     if grade:
-        yield _fact("grade", *graded(grade))
+        yield fact("grade", *graded(grade, rank_of(rollout)))
         if grade["valid"] and grade.get("score") is not None and grade.get("thresholds"):
-            yield _fact("", *ladder(grade))
+            yield fact("", *ladder(grade))
     if "reward" in rollout:
         made = ((grade or {}).get("reward")) or {}
-        yield _fact("reward", (facts.number(rollout["reward"]), "bold"), _options(made).replace(", ", " by ", 1))
+        yield fact("reward", (facts.number(rollout["reward"]), "bold"), _options(made).replace(", ", " by ", 1))
     dropped = rollout.get("filter")
     if dropped and not dropped["kept"]:
-        yield _fact("filter", ("dropped", BAD), f": {dropped['reason']}")
+        yield fact("filter", ("dropped", BAD), f": {dropped['reason']}")
 
 
-def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
-    """A verdict as parts of a line: score, medal, place."""
+def rank_of(rollout: Record) -> str:
+    """What the human rank of its task is called: some leaderboards hold the scores of baselines, not people's."""
+    return "rank vs baselines" if rollout["task"]["provenance"].get("baselines") else "human rank"
+
+
+def graded(grade: Record, rank: str) -> Iterator[str | tuple[str, str]]:
+    """A verdict as parts of a line: score, medal, place. rank: what its human rank is called."""
     if not grade["valid"]:
         yield from (("invalid", BAD), f": {grade.get('reason')}")
         return
@@ -157,7 +172,7 @@ def graded(grade: Record) -> Iterator[str | tuple[str, str]]:
     if grade.get("position") is not None:
         yield f", position {grade['position']}" + (f" of {grade['teams']}" if grade.get("teams") else "")
     if grade.get("human_rank") is not None:
-        yield f", human rank {grade['human_rank']:.3f}"
+        yield f", {rank} {grade['human_rank']:.3f}"
 
 
 def ladder(grade: Record) -> Iterator[str | tuple[str, str]]:
@@ -225,14 +240,14 @@ def row(rollout: Record) -> dict[str, str]:
 
 
 def table(rows: Sequence[Mapping[str, str]], room: int | None = None) -> list["Text"]:
-    """Rollouts, a line each, under the names of the columns; nothing without rows.
+    """Rollouts, or tasks, a line each, under the names of the columns; nothing without rows.
 
     Where a `room` is too narrow, ids are shortened, and what all rollouts share stands in a line of its own.
     """
     if not rows:
         return []
-    left = ("id", "task", "scaffold", "stopped", "status", "medal")
-    marked = any(row["score"].endswith(REVEALED) for row in rows)
+    left = ("id", "task", "scaffold", "stopped", "status", "medal", "modality", "problem", "metric", "better")
+    marked = any(row.get("score", "").endswith(REVEALED) for row in rows)
     names, shared = list(rows[0]), ""
     lines = aligned(names, [list(row.values()) for row in rows], left)
     if room is not None and max(line.cell_len for line in lines) > room:
@@ -245,6 +260,8 @@ def table(rows: Sequence[Mapping[str, str]], room: int | None = None) -> list["T
         lines = aligned(names, [[row[name] for name in names] for row in rows], left, room)
     if shared:
         lines = [styled((f"all: {shared}", DIM)), *lines]
+    if any(row.get("stopped") == "format" and row["score"] not in ("-", "invalid") for row in rows):
+        lines.append(styled((f"stopped format: the last answer is not in the required form; {STILL_COUNTS}", DIM)))
     if marked:
         lines.append(styled((f"{REVEALED} the agent was shown test scores", BAD)))
     return lines

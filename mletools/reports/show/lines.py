@@ -6,7 +6,7 @@ be copied. Not covered: what is shown in which order.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,22 @@ INDENT = "  "
 LONGEST = 1000  # characters of a line
 TITLE = 60  # characters of a section's title
 CODE = (300, 100)  # first and last lines of a program
+WIDEST_WRAPPED = 200  # columns at which authors break their lines
+FULL = 0.8  # share of that width from which a line counts as full
 LONGEST_WRAPPED = 4000  # beyond, words are not looked for
 MOST_COLOURED = 50_000  # characters of a program; of more nothing has colours
 MOST_TOKENS = 2500  # of a program; what follows has no colours, for a token takes up to 25 µs
 LONGEST_GAP = 200  # blanks and line ends in a row, of which a lexer takes the square
 MOST_COMPARED = 1500  # lines
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_WORDS = r"[\w(\"'`*](?!.*(?:  |\t|\|))"  # words, not a heading, a table or columns
+_PROSE = re.compile(_WORDS)
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) +")
+_BEGINS = re.compile(rf"(?:{_ITEM.pattern})?{_WORDS}")  # a paragraph, also an item of a list
 _GAPS = re.compile(r"\s+")
 DIM, LABEL, GOOD, BAD, LOUD = "dim", "bold cyan", "green", "bold red", "bold white on red"
+
+Marked = tuple[str, bool]  # a line, and whether it is code between fences
 
 
 @dataclass(frozen=True)
@@ -51,21 +59,21 @@ def styled(*parts: str | tuple[str, str]) -> "Text":
     return line
 
 
-def folded(lines: Iterable["Text"], view: View) -> Iterator["Text"]:
-    """The lines, those that are too long for the width broken between words and indented from there."""
+def folded(lines: Iterable["Text"], view: View, indent: int = 2 * len(INDENT)) -> Iterator["Text"]:
+    """The lines, those that are too long for the width broken between words and indented from there; code stays."""
     from rich.cells import cell_len, chop_cells
     from rich.text import Text
 
-    room = view.width - 2 * len(INDENT)
+    room = max(view.width - indent, 20)
     for line in lines:
-        plain, begin, breaks = line.plain, 0, []
-        while cell_len(plain[begin:]) > (room if begin else view.width):
+        plain, begin, breaks = line.plain, 0, list[int]()
+        while not line.no_wrap and cell_len(plain[begin:]) > (room if begin else view.width):
             end = begin + len(chop_cells(plain[begin : begin + room], room)[0])
             space = plain.rfind(" ", begin + room // 2, end) + 1
             begin = space or end
             breaks.append(begin)
         for at, part in enumerate(line.divide(breaks)):
-            yield Text.assemble(2 * INDENT, part, end="") if at else part
+            yield Text.assemble(indent * " ", part, end="") if at else part
 
 
 @dataclass(frozen=True)
@@ -103,20 +111,44 @@ def block(
 ) -> Iterator["Text"]:
     """Indented lines, the first and last of them (`ends`) unless all is shown; broken at the width, or at `words`.
 
-    With `words`, lines of fenced code stay whole.
+    With `words`, lines of fenced code stay whole, and lines that their author broke at a larger width are joined first.
     """
     from rich.text import Text
 
     lines = visible(text).rstrip("\n").split("\n")
     marked = list(zip(lines, _fenced(lines) if words else [False] * len(lines), strict=True))
-    for each in marked if view.full else cut(marked, *ends):
+    kept: Sequence[Marked | int] = marked if view.full else cut(marked, *ends)
+    for each in _rejoined(kept, view.width - len(INDENT)) if words else kept:
         if isinstance(each, int):
             yield left_out(each)
             continue
         line = each[0].expandtabs(8).rstrip()
         line = line if view.full else shortened(line, LONGEST)
         for part in [line] if each[1] else _broken(line, view.width - len(INDENT), words):
-            yield Text(f"{INDENT}{part}" if part else "", style, end="")
+            yield Text(f"{INDENT}{part}" if part else "", style, end="", no_wrap=each[1])
+
+
+def _rejoined(lines: Sequence[Marked | int], room: int) -> Iterator[Marked | int]:
+    """The lines, those of a paragraph as one where its author broke it at a width that is larger than `room`.
+
+    A line that is nearly as long as the longest counts as broken there; a template may have made it longer or shorter.
+    """
+    prose = [each[0] for each in lines if not isinstance(each, int) and _BEGINS.match(each[0]) and not each[1]]
+    widest = max((len(line) for line in prose if len(line) <= WIDEST_WRAPPED), default=0)
+    paragraph: list[str] = []  # the author's lines
+    for each in lines:
+        text = "" if isinstance(each, int) or each[1] else each[0]
+        inner = text.lstrip() if paragraph and _ITEM.match(paragraph[0]) else text
+        if paragraph and widest > room and len(paragraph[-1]) >= FULL * widest and _PROSE.match(inner):
+            paragraph.append(text)
+            continue
+        if paragraph:
+            yield " ".join([paragraph[0], *map(str.lstrip, paragraph[1:])]), False
+        paragraph = [text] if _BEGINS.match(text) else []
+        if not paragraph:
+            yield each
+    if paragraph:
+        yield " ".join([paragraph[0], *map(str.lstrip, paragraph[1:])]), False
 
 
 def _fenced(lines: Iterable[str]) -> list[bool]:
@@ -204,7 +236,8 @@ def _broken(line: str, width: int, words: bool) -> list[str]:
     if words and len(line) <= LONGEST_WRAPPED:
         import textwrap
 
-        indent = line[: len(line) - len(line.lstrip())][: width // 2]
+        item = _ITEM.match(line)
+        indent = " " * min(item.end() if item else len(line) - len(line.lstrip()), width // 2)
         return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False)
     if line.isascii():
         return [line[at : at + width] for at in range(0, len(line), width)]

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ..turns import Turn, began_with, runs_after, turns
+from ..turns import Turn, began_with, numbers, runs_after, turns
 from . import facts
-from .header import graded, header
+from .header import graded, header, rank_of
 from .lines import BAD, LABEL, Section, View, folded, styled
 from .turns import described, executed, listing, seen, turn
 
@@ -26,7 +26,8 @@ def lines(rollout: Record, view: View) -> Iterator["Text"]:
 def sections(rollout: Record, view: View) -> Iterator[Section]:
     """The rollout (a valid record) by its parts; turns that `view` leaves out are compared with still."""
     of = turns(rollout)
-    yield Section(f"rollout {rollout['id']}", header(rollout, of, view), style="bold reverse", apart=False)
+    top = chain(header(rollout, of, view), _not_there(rollout, view))
+    yield Section(f"rollout {rollout['id']}", top, style="bold reverse", apart=False)
     if rollout.get("search") and not view.turns:
         # no turn has the messages that its nodes were thought of in
         yield Section("the task", _messages(rollout["messages"], view))
@@ -44,6 +45,14 @@ def sections(rollout: Record, view: View) -> Iterator[Section]:
     came_to = rollout["code"] is not None or rollout.get("execution") or rollout.get("grade")
     if came_to and not written_last:
         yield Section("what was handed in", _handed_in(rollout, of, view))
+
+
+def _not_there(rollout: Record, view: View) -> Iterator["Text"]:
+    """A line for each turn that is asked for and that the rollout has not."""
+    what, there = "node" if rollout.get("search") else "turn", numbers(rollout)
+    last = f"the last is {what} {max(there)}" if there else f"it has no {what}s"
+    for number in sorted(view.turns - there):
+        yield styled((f"no {what} {number}: {last}", BAD))
 
 
 def _messages(messages: Iterable[Record], view: View) -> Iterator["Text"]:
@@ -100,7 +109,7 @@ def _judged(rollout: Record, view: View) -> Iterator["Text"]:
         else:
             yield from executed(execution, view)
     if grade:
-        yield styled(("grade", LABEL), " ", *graded(grade))
+        yield styled(("grade", LABEL), " ", *graded(grade, rank_of(rollout)))
 
 
 def _same_or_listed(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:

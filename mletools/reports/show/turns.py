@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..turns import Turn
 from . import facts
-from .header import graded
+from .header import graded, rank_of
 from .lines import BAD, DIM, GOOD, LABEL, View, block, changes, code, count, folded, styled
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ PROBLEMS = {
     "unknown": "there is no such action",
     "unanswered": "the models' answers cannot be read",
     "no_code": "the answer holds no program",
-    "debug": "no run on a part of the rows went well",
-    "slow": "the whole run would take too long",
-    "failed": "the program did not end well",
+    "debug": "no run on a part of the rows succeeded",
+    "slow": "the full run would take too long",
+    "failed": "the program failed",
     "invalid": "the submission cannot be scored",
-    "inauthentic": "the submission is no model's prediction",
-    "no_score": "the search has no score to go by",
+    "inauthentic": "the submission is not a model's prediction",
+    "no_score": "the search has no score to compare",
 }
 
 
@@ -54,7 +54,7 @@ def turn(rollout: Record, this: Turn, view: View) -> Iterator["Text"]:
         yield styled((f"read leniently: {record['format']['rule']}", "yellow"))
     if program is not None:
         yield from listing(program, this.kind, this.earlier, view)
-    yield from folded(came_of(record, bool(rollout.get("reveal_test")), view), view)
+    yield from folded(came_of(record, bool(rollout.get("reveal_test")), rank_of(rollout), view), view)
     if record.get("node"):
         yield from learnt(record["node"], view)
 
@@ -130,7 +130,7 @@ def listing(program: str, kind: str, earlier: tuple[str, str] | None, view: View
     yield from code(program, view, "bash" if kind == "bash" else "python")
 
 
-def came_of(record: Record, revealed: bool, view: View) -> Iterator["Text"]:
+def came_of(record: Record, revealed: bool, rank: str, view: View) -> Iterator["Text"]:
     """What came of a turn: execution or cell, submission, verdicts, help."""
     if record.get("execution"):
         yield from executed(record["execution"], view)
@@ -149,7 +149,7 @@ def came_of(record: Record, revealed: bool, view: View) -> Iterator["Text"]:
         )
     if record.get("grade"):
         who = ("(shown to the agent)", BAD) if revealed else ("(not shown to the agent)", DIM)
-        yield styled(("test", LABEL), " ", *graded(record["grade"]), " ", who)
+        yield styled(("test", LABEL), " ", *graded(record["grade"], rank), " ", who)
     if record.get("help"):
         yield styled(("help from the ideator", LABEL))
         yield from described(record["help"], view)

@@ -1,5 +1,6 @@
 """Lines of a limited length."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 Line = TypeVar("Line")
@@ -18,7 +19,7 @@ def clipped(text: str, most: int = 36) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def cut(lines: list[Line], head: int, tail: int) -> list[Line | int]:
+def cut(lines: Sequence[Line], head: int, tail: int) -> list[Line | int]:
     """The first and the last lines, and between them how many were left out; all where that saves nothing."""
     if len(lines) <= head + tail + 1:
         return list(lines)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
 
 from .disguise import undisguised
 from .text import json_at, read_json, valid_text, without_fence
@@ -152,7 +151,7 @@ def _in_tags(text: str, spelt: Mapping[str, str]) -> dict[str, str] | None:
 
 def _in_json(text: str, spelt: Mapping[str, str]) -> dict[str, str] | None:
     """The sections as fields of one object, which may lie in others, in a fence, among words."""
-    values: list[Any] = []
+    values: list[object] = []
     with suppress(ValueError):
         values.append(read_json(without_fence(text))[0])
     for opening in islice(re.finditer(r"[{\[]", text), _MOST_TRIED) if not values else ():
@@ -163,7 +162,7 @@ def _in_json(text: str, spelt: Mapping[str, str]) -> dict[str, str] | None:
     return found[0] if len(found) == 1 else None
 
 
-def _objects(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+def _objects(value: object, depth: int) -> Iterator[dict[str, object]]:
     if isinstance(value, str) and value.lstrip().startswith("{"):  # the arguments of a call
         with suppress(ValueError):
             value = read_json(value)[0]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...models import OfferedTool
 from ...records.rollout import ReplyProblem, TurnFormat
 
 
@@ -51,7 +52,7 @@ class Fault:
         return self.read or {"read": "none", "rule": self.kind}
 
 
-def as_functions(tools: Sequence[Tool]) -> list[dict[str, object]]:
+def as_functions(tools: Sequence[Tool]) -> list[OfferedTool]:
     """The tools as the chat protocol wants them."""
     return [
         {

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.errors import ToolError
+from ...base.nearest import did_you_mean
 from .. import load as load_attribute
 from .data import LATER
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
@@ -63,6 +64,7 @@ def _find(kind: str, name: str) -> Any:
         return point.load()
     raise ToolError(
         f"--{kind} {name}: known are {', '.join(built_in)}; one of your own is module:Name or path/to/file.py:Name"
+        + did_you_mean(name, built_in)
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Protocol
 
-from ...base.jsonl import JsonObject
+from ...base.output import AnyRecord
 from ...base.typed import convert
 from ..interface import SearchEnvironment
 from .data import Budget, Expansion, Plan, Start
@@ -99,7 +99,7 @@ class FreeWorkers:
         threading.Thread(target=self._develop, args=(node,), daemon=True).start()
         return True
 
-    def _decide(self) -> JsonObject:
+    def _decide(self) -> AnyRecord:
         """The next node, a Start as JSON. _Nothing: too little time is left, or nothing can be done beside the others."""
         search, settings, graph = self._search, self._search.job.settings, self._search.graph
         share = search.share([node.context for node in self._under_way.values()])

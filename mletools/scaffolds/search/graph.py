@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, TypeVar
 
 from ...base.errors import ToolError
-from ...base.jsonl import JsonObject, dumps, loads
-from ...base.output import lock
+from ...base.jsonl import dumps, loads
+from ...base.output import AnyRecord, lock
 from ...base.typed import convert
 from ...records.rollout import (
     AnswerNote,
@@ -293,7 +293,7 @@ class Graph:
         line = self._line(self._about)
         return line[ABOUT], bool(line["ended"])
 
-    def _append(self, objects: Sequence[JsonObject]) -> list[int]:
+    def _append(self, objects: Sequence[AnyRecord]) -> list[int]:
         """Append a line for each object, and wait until they are on disk; where they begin."""
         lines = [(dumps(each) + "\n").encode("utf-8", "replace") for each in objects]
         try:

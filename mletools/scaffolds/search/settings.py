@@ -96,32 +96,33 @@ class SearchSettings(Settings):
 
     EMBEDS: ClassVar[bool] = True
 
-    max_turns: int = option("Nodes of the graph.", default=500, at_least=1, metavar="N")
+    max_turns: int = option("Maximum nodes of the graph.", default=500, at_least=1, metavar="N")
     max_seconds: float | None = option(
-        "Time of a search, by --clock. --resume may change it: more goes on, less hands in the best so far.",
+        "Time limit of a search, by --clock. --resume may change it: with more time the search goes on, with less it "
+        "submits the best node so far.",
         default=SECONDS,
         above=0,
-        metavar="S",
+        kind="seconds",
         machine=True,
     )
     max_usd: float | None = option(
-        "Spent on a search; needs a price. --resume may change it.", at_least=0, metavar="USD", machine=True
+        "Maximum cost of a search. Needs a price. --resume may change it.", at_least=0, metavar="USD", machine=True
     )
     max_answer_tokens: int = 16384
     execution_seconds: float = 3600.0
     clock: str = option(
-        "The time of a search: by the clock on the wall, with all waiting; or of its model calls and runs alone, where "
-        "concurrent work counts as its longest.",
+        "How the time of a search is measured. wall: elapsed time, including all waiting. work: model calls and "
+        "program runs only, where concurrent work counts as long as its longest part.",
         default="wall",
         choices=("wall", "work"),
     )
     rounds: str | None = option(
-        "Nodes are made in whole rounds, each of which waits for its slowest; or a worker begins the next as soon as it "
-        "is free (default: the preset's).",
+        "whole: nodes are made in rounds, and each round waits for its slowest node. free: a worker begins the next "
+        "node as soon as it is free (default: the preset's).",
         choices=("whole", "free"),
     )
     workers: int | None = option(
-        "Nodes under way at once, with --rounds free (default: as many as the paths begin at once).",
+        "Number of concurrent nodes, with --rounds free (default: as many as the paths begin at once).",
         at_least=1,
         metavar="N",
     )
@@ -137,32 +138,32 @@ class SearchSettings(Settings):
         default=(),
         metavar="NAME=VALUE",
     )
-    research_model: str | None = option("Proposes the ideas (default: -m).", metavar="MODEL")
+    research_model: str | None = option("Model that proposes ideas (default: -m).", metavar="MODEL")
     research_url: str | None = _server("researcher's")
-    develop_model: str | None = option("Writes the programs (default: -m).", metavar="MODEL")
+    develop_model: str | None = option("Model that writes programs (default: -m).", metavar="MODEL")
     develop_url: str | None = _server("developer's")
     knowledge: str | None = option(
-        "Texts (.md, .txt); relevant passages are shown to the researcher, by BM25 or --embedding-model.",
+        "Folder of texts (.md, .txt). Relevant passages, by BM25 or --embedding-model, are shown to the researcher.",
         kind="existing folder",
         metavar="DIR",
     )
     embedding_model: str | None = option(
-        "Embeddings for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
+        "Embedding model for the similarity of hypotheses (default: TF-IDF).", metavar="MODEL"
     )
     embedding_url: str | None = _server("embeddings'")
     from_graph: str | None = option(
-        "Begin with the nodes of this graph, up to node NODE, whose time and cost count: go on with a search that has "
-        "ended, or another way from there. For one task.",
+        "Begin with the nodes of this graph, up to node NODE; their time and cost count. So a finished search goes "
+        "on, or takes another way from there. For one task.",
         metavar="FILE[:NODE]",
     )
     graph: str | None = option(
-        "Keep the exploration graphs here (default: OUTPUT.graph until the run is complete).",
+        "Folder for the exploration graphs (default: OUTPUT.graph, until the run is complete).",
         kind="folder",
         metavar="DIR",
         machine=True,
     )
     steps: str | None = option(
-        "Write each of the policy's answers as a rollout of its own here, to train on.",
+        "Write each answer of the policy to FILE as a rollout of its own, for training.",
         flags=("--write-steps",),
         kind="output file",
         metavar="FILE",

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from ...base.errors import OptionError
 from ...base.options import option
@@ -33,67 +32,74 @@ class ImportOptions:
     """How folders and tables are read, and how their tasks are graded. `seed` is the run's."""
 
     format: str = option(
-        "What the folders are; auto looks. harbor: results of jobs, which become rollouts.",
+        "Format of the folders; auto detects it. harbor: results of jobs, which become rollouts.",
         default="auto",
         choices=("auto", *FORMATS, HARBOR),
     )
     repo: str | None = option(
-        "A checkout of MLE-bench or MLE-Dojo: descriptions, leaderboards and graders lie there.",
+        "A checkout of MLE-bench or MLE-Dojo, for descriptions, leaderboards and graders.",
         kind="existing folder",
         metavar="DIR",
         machine=True,
     )
     record: WrittenTask | None = option(  # noqa: RUF009
-        "Fields of the task record, a JSON object, instead of what would be guessed; with answers, of any folder.",
+        "JSON object with fields of the task record, which override what would be detected. With answers, the folder "
+        "may have any layout.",
         kind="existing file",
         metavar="FILE",
     )
     seal: str | None = option(
-        "Check tasks made by hand, which FILE describes, and complete their records.",
+        "Check the hand-made tasks that FILE describes, and complete their records.",
         kind="file",
         metavar="FILE",
         machine=True,
     )
     metric: str | None = option("Grade with this metric (mle-grade --list-metrics).", metavar="NAME")
-    metric_params: Mapping[str, Any] | None = option(
-        "Its parameters, as a JSON object.", metavar="JSON", read=read_object
+    metric_params: Mapping[str, object] | None = option(
+        "Parameters of the metric, as a JSON object.", metavar="JSON", read=read_object
     )
     target: tuple[str, ...] = option(
-        "What to predict. Repeatable. [default: the sample's other columns]", default=(), metavar="COLUMN"
+        "Column to predict. Repeatable. [default: the other columns of the sample submission]",
+        default=(),
+        metavar="COLUMN",
     )
-    id: str | None = option("The id's column. [default: the sample's first]", metavar="COLUMN")
-    answers: str | None = option("The answers to test.csv of a plain folder.", kind="existing file", metavar="FILE")
-    description: str | None = option("The task's description, Markdown.", kind="existing file", metavar="FILE")
+    id: str | None = option(
+        "Column with the id. [default: the first column of the sample submission]", metavar="COLUMN"
+    )
+    answers: str | None = option("The answers for test.csv of a plain folder.", kind="existing file", metavar="FILE")
+    description: str | None = option("The task's description, in Markdown.", kind="existing file", metavar="FILE")
     test_share: float = option(
-        "The share of rows to hold out where answers are not known.", default=0.2, above=0, below=1
+        "Share of rows to hold out where the answers are not known.", default=0.2, above=0, below=1
     )
     separator: str | None = option(
-        "What separates a table's cells: comma, semicolon, tab, bar, space, or another character. [default: found out]",
+        "Separator of a table's cells: comma, semicolon, tab, bar, space, or another character. [default: detected]",
         metavar="NAME",
         read=separator,
     )
     encoding: str | None = option(
-        "The encoding of a table's text. [default: UTF-8, or what is certain]", metavar="NAME", read=encoding
+        "Encoding of a table. [default: UTF-8, or another one that is certain]", metavar="NAME", read=encoding
     )
     decimal: str | None = option(
-        "What stands before a table's decimals. [default: a comma where all fits and another character separates cells]",
+        "Decimal mark of a table. [default: a comma where all numbers fit and another character separates cells]",
         choices=(".", ","),
     )
     missing: tuple[str, ...] = option(
-        "A cell without a value, such as ?, beside empty ones, NA and the like. Repeatable.", default=(), metavar="TEXT"
+        "Text of a missing value, such as ?, in addition to empty cells, NA and the like. Repeatable.",
+        default=(),
+        metavar="TEXT",
     )
     keep_label: tuple[str, ...] = option(
-        "A label of the target, such as None or NA, that would be taken for a missing one. Repeatable.",
+        "A label of the target, such as None or NA, that would otherwise count as missing. Repeatable.",
         default=(),
         metavar="TEXT",
     )
     thresholds: str = option(
-        "Where there is no leaderboard: medals from trained baselines, or no medals.",
+        "Where there is no leaderboard: medal thresholds from trained baselines, or no medals.",
         default="baselines",
         choices=("baselines", "none"),
     )
     lower_is_better: bool | None = option(
-        "The direction of a grader that is code, where nothing else says it.",
+        "Direction of a grader that is code, where nothing else says it.",
         flags=("--lower-is-better/--higher-is-better",),
         switch=True,
     )

@@ -84,7 +84,7 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
         parts.provenance["read_as"] = told
     checks = ("train_test_separate", "answers_secret") if groups else ("answers_secret",)
     sanity = require(parts.case(lambda _: 0.0), checks)
-    return replace(parts, provenance={**parts.provenance, "sanity": sanity}), draft
+    return replace(parts, provenance={**parts.provenance, "sanity": {**sanity}}), draft
 
 
 def _groups(table: Table) -> tuple[list[Hashable], list[str]]:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ...base import csv_files
 from ..table import MISSING, NUMBER, Rejected
@@ -36,6 +36,14 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?(?=,?[0-9])([1-9][0-9]{0,2}(\.[0-9]{3})+|[
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
 # The bytes above ASCII that Western European text holds in Windows-1252, which are also those of Latin-1.
 _WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
+
+
+class Quoting(TypedDict, total=False):
+    """How cells are quoted, as csv.reader takes it."""
+
+    strict: bool
+    escapechar: str
+    doublequote: bool
 
 
 @dataclass(frozen=True)
@@ -225,7 +233,7 @@ class _Text:
             raise Rejected(f"{self._name} looks like columns with spaces between them: --separator space reads that")
         return usual
 
-    def _reader(self, lines: Sequence[str], **quoting: Any) -> Any:
+    def _reader(self, lines: Sequence[str], **quoting: Unpack[Quoting]) -> Any:
         if self.separator == " ":
             lines = [line.strip(" \r\n") for line in lines]
         return csv.reader(lines, delimiter=self.separator, skipinitialspace=self._skips_spaces, **quoting)
@@ -246,7 +254,7 @@ class _Text:
 
     def _rows(self) -> tuple[list[list[str]], list[int]]:
         lines, first = self._lines[1:], None
-        ways: list[dict[str, Any]] = [{"strict": True}]
+        ways: list[Quoting] = [{"strict": True}]
         if any('\\"' in line for line in lines):
             ways.append({"strict": True, "escapechar": "\\", "doublequote": False})
         if self._skips_spaces:  # which may stand behind quotes, too
@@ -265,7 +273,7 @@ class _Text:
         assert first is not None
         raise first
 
-    def _rows_as(self, lines: Sequence[str], **quoting: Any) -> tuple[list[list[str]], list[int], int]:
+    def _rows_as(self, lines: Sequence[str], **quoting: Unpack[Quoting]) -> tuple[list[list[str]], list[int], int]:
         """(the rows, their lines, the comments between them) where quotes are as in `quoting`. Rejected: they are not."""
         reader = self._reader(lines, **quoting)
         rows, numbers, comments = [], [], 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ...base.errors import RecordError, ToolError
+from ...base.errors import RecordError, ToolError, data_advice
 from ...records.task import Grading, Provenance, Task
 from ..folder import Content, content_digest, private_files
 from ..table import Rejected
@@ -75,7 +75,7 @@ def read_case(task: Task, data: Path, score: Callable[[bytes], float]) -> Case:
     RecordError when a file is missing, or the folder is not the recorded one.
     """
     folder = data / task["data"]["dir"]
-    advice = "is --data the folder that the task was written to?"
+    advice = data_advice()
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder; {advice}")
     try:

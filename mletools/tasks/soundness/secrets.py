@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..folder import Content, read, size
@@ -101,7 +101,7 @@ def _copied_column(view: View) -> str:
     return ""
 
 
-def _joint(view: View, truth: dict[str, list[str]]) -> dict[str, list[str]]:
+def _joint(view: View, truth: Mapping[str, Sequence[str | None]]) -> dict[str, list[str]]:
     """The class of each row, where the answers have one column a class."""
     if len(truth) < 2 or view.task.get("answer_parse", view.spec["parse"]) != "number":
         return {}
@@ -193,9 +193,10 @@ def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
 def _dumped(view: View) -> str:
     """A public text that holds the answers one after another, as they are or as numbers of classes."""
     wanted = []
-    truth: dict[str, Any] = truth_of_test(view)
+    truth = truth_of_test(view)
     whole = all(None not in cells for cells in truth.values())
-    for name, cells in {**truth, **(_joint(view, truth) if whole else {})}.items():
+    every: dict[str, Sequence[str | None]] = {**truth, **(_joint(view, truth) if whole else {})}
+    for name, cells in every.items():
         if None in cells or len(cells) < FEWEST_ROWS:
             continue
         texts = [cell or "" for cell in cells]

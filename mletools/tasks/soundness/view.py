@@ -53,7 +53,7 @@ class View:
         }
         self.private = {name: file for name, file in sorted(case.files.items()) if not name.startswith("public/")}
         self.lower = bool(case.task["metric"]["lower_is_better"])
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[str, object] = {}
         self.targets: list[str] = case.task.get("answer_target", self.spec["target"])
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:

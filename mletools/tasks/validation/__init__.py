@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...base.errors import RecordError
+from ...base.errors import RecordError, data_advice
 from ...records.places import GRADED_WITH
 from ...records.task import Task
 from ..folder import data_digest, private_digest, private_files, write_folder
@@ -131,9 +131,7 @@ def validation_view(task: Task, data: Path, fraction: float = 0.2, part: str = "
     except Rejected as rejected:
         raise NoValidation(str(task["id"]), rejected.reason) from None
     except FileNotFoundError as error:
-        raise RecordError(
-            f"task {task['id']}: {error.filename}: {error.strerror}; is --data the folder that the task was written to?"
-        ) from None
+        raise RecordError(f"task {task['id']}: {error.filename}: {error.strerror}; {data_advice()}") from None
     folder = data / place
     record = task.copy()
     record.pop("leaderboard", None)
