@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from .base.nearest import did_you_mean
 from .base.options import Declaration, declarations, parsed
 from .base.streams import is_stream
+from .base.words import did_you_mean
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 COMMON = "Common"

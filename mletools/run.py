@@ -22,6 +22,7 @@ from .base.options import flag_of
 from .base.output import AnyRecord, Key, Output, Side, record_id, tear
 from .base.streams import is_stream, name_of, open_stream, shares_messages, writable
 from .base.visible import visible, visible_line
+from .base.words import counted
 from .records.rejects import reject_record
 
 if TYPE_CHECKING:
@@ -30,25 +31,6 @@ if TYPE_CHECKING:
     from .records.rollout import Rollout
     from .records.task import Task
     from .records.training import TrainStep
-
-NOUNS = (
-    "records",
-    "rollouts",
-    "tasks",
-    "trials",
-    "groups",
-    "steps",
-    "turns",
-    "ideas",
-    "folders",
-    "nodes",
-    "answers",
-    "rewards",
-    "requests",
-    "submissions",
-    "fallbacks",
-    "epochs",
-)  # in counts
 
 R = TypeVar("R", bound=AnyRecord)
 Work = Callable[["Rollout"], "Rollout"]
@@ -458,12 +440,6 @@ class Run:
             if columns := self.message_columns:
                 line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False)
             self.say(line)
-
-
-def counted(count: int, what: str) -> str:
-    """A count with what it is of: `what` begins with a plural, or with a word that has none ("valid")."""
-    noun, _, rest = what.partition(" ")
-    return f"{count} {noun.removesuffix('s') if count == 1 and noun in NOUNS else noun} {rest}".rstrip()
 
 
 def _shown(options: JsonObject, key: str) -> str:

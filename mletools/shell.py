@@ -21,7 +21,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from . import __version__, commands
-from .base.nearest import did_you_mean
+from .base.words import did_you_mean
 
 MAN = Path(sys.prefix) / "share" / "man" / "man1"  # `man` searches it if the commands' folder is on PATH
 # In the order of the pipe.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from .. import cli
 from ..base.errors import RecordError, ToolError
-from ..base.nearest import did_you_mean
 from ..base.options import option
 from ..base.output import AnyRecord, Output
+from ..base.words import counted, did_you_mean
 from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
 from ..filters.draws import DrawOptions, Record, Sample, parted
@@ -20,7 +20,6 @@ from ..filters.state import StateFile
 from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
 from ..records.rollout import Execution, Rollout, Turn
-from ..run import counted
 from ..tasks.code_metrics import CodeMetricOptions
 
 TASKS = "Checks of tasks (--tasks)"

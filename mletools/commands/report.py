@@ -132,7 +132,7 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
         _draw(run, chosen, page, sets)
     if chosen.html:
         return
-    room = run.terminal_columns
+    room = run.reader_columns
     records: list[Any]
     if chosen.compare:
         first, second = sets
@@ -170,7 +170,7 @@ def _report_searches(run: cli.Run, chosen: ReportOptions, files: Sequence[str]) 
     run.open()
     searches = [progress for path in files for progress in Searches(path).look()]
     run.counts["searches"] = len(searches)
-    run.emit_text(summary(searches, chosen.form, run.terminal_columns) + "\n")
+    run.emit_text(summary(searches, chosen.form, run.reader_columns) + "\n")
 
 
 def _draw(run: cli.Run, chosen: ReportOptions, page: Page, sets: Sequence[RunSet]) -> None:

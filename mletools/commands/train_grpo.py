@@ -7,9 +7,9 @@ from typing import Any
 from .. import cli
 from ..base.errors import OptionError
 from ..base.options import declarations
+from ..base.words import counted
 from ..cli_options import options
 from ..records.rollout import Rollout
-from ..run import counted
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
 from ..training.grpo import GrpoRun

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from .. import cli
 from ..base.errors import OptionError
+from ..base.words import counted
 from ..cli_options import options
-from ..run import counted
 from ..training import conversations, dry_run, policy, tiny
 from ..training.options import FOLDER, OPTIMISER, POLICY, RunFolder
 from ..training.sft import SftOptions, SftPolicy, SftRun

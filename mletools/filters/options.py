@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from ..base.errors import OptionError
-from ..base.nearest import did_you_mean
 from ..base.options import option
+from ..base.words import did_you_mean
 from .draws import DrawOptions
 
 SINGLE, GROUPS, STEPS, MEAN = "Single rollouts", "Groups", "Informative steps", "Running mean"  # headings

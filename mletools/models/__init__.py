@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from ..base.errors import RecordError, ToolError
 from ..base.hub import model_folder
-from ..base.nearest import did_you_mean
+from ..base.words import did_you_mean
 from ..records.rollout import Message
 from ..records.task import Task
 from .address import CHAT, DEFAULT_KEY, read_address, read_key

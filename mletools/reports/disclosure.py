@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from ..base.jsonl import dumps
+from ..base.words import counted
 from ..records.report import Disclosure
 from ..records.rollout import Execution, Rollout
 
@@ -90,7 +91,7 @@ def disclosure(tasks: int, runs: Iterable[Facts]) -> Disclosure:
 def described(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """(field, values) in words for the rows of sets over all tasks; sets that differ are named behind their values."""
     sets = [(str(row["set"]), int(row["rollouts"]), row["disclosure"]) for row in rows if "disclosure" in row]
-    told = [("rollouts", [(label, f"{rollouts} on {of['tasks']} tasks") for label, rollouts, of in sets])]
+    told = [("rollouts", [(label, f"{rollouts} on {counted(of['tasks'], 'tasks')}") for label, rollouts, of in sets])]
     for field, words in FIELDS.items():
         told.append((words, [(label, _listed(of[field], rollouts)) for label, rollouts, of in sets]))
     return [(words, _together(values)) for words, values in told if values]

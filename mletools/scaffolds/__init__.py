@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ToolError
-from ..base.nearest import did_you_mean
+from ..base.words import did_you_mean
 from .interface import Scaffold
 
 SCAFFOLDS = {

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..base.errors import RecordError, ToolError
-from ..base.nearest import did_you_mean
+from ..base.words import did_you_mean
 from ..models import Reply, Request
 from ..records.rollout import Message
 from ..solutions import programs, solves

@@ -1,6 +1,6 @@
 """The names of sources that mle-gen-task makes tasks of."""
 
-from ..base.nearest import did_you_mean
+from ..base.words import did_you_mean
 from .procedural.dna import MODALITIES
 from .real import SOURCES as TABLES
 

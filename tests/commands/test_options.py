@@ -13,7 +13,7 @@ from conftest import run_command
 
 from mletools import commands
 from mletools.base.errors import data_advice
-from mletools.base.nearest import did_you_mean
+from mletools.base.words import did_you_mean
 from mletools.base.options import declarations, option
 from mletools.cli import _semantic_options
 from mletools.cli_options import click_option

@@ -7,7 +7,7 @@ the definition. Not covered: reading cells (parsing), aligning rows (submission)
 from typing import Any
 
 from ...base.errors import RecordError
-from ...base.nearest import did_you_mean
+from ...base.words import did_you_mean
 from ...records.task import MetricSpec
 from . import (  # noqa: F401
     boxes,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.errors import ToolError
-from ...base.nearest import did_you_mean
+from ...base.words import did_you_mean
 from .. import load as load_attribute
 from .data import LATER
 from .protocols import Coding, Evaluation, Memory, Paths, Planning, Reasoning
