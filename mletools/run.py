@@ -72,6 +72,7 @@ class Run:
         self._bar: ProgressBar | None = None
         self._skip: Counter[object] = Counter()  # records of the resumed run, by key, that have not come again
         self._started = time.monotonic()
+        self.checkpoint: Path | None = None  # where a training's newest one will be
 
     @property
     def folder(self) -> Path | None:
@@ -413,11 +414,15 @@ class Run:
             self._bar.close()
 
     def interrupted(self) -> None:
-        """The run was stopped from outside: say what is kept, where that is a file."""
-        if self._path is not None and self._out is not None and not (self.writes_text or self.quiet):
+        """The run was stopped from outside: say what is kept, where that is a file or a checkpoint."""
+        kept = []
+        if self._path is not None and self._out is not None and not self.writes_text:
             count = sum(self._out.finished.values()) + self.counts["records"]
-            kept = f"{counted(count, 'records')} kept in {self._path}.partial"
-            self.say(f"stopped: {kept}; --resume goes on")
+            kept.append(f"{counted(count, 'records')} kept in {self._path}.partial")
+        if self.checkpoint is not None and self.checkpoint.exists():
+            kept.append(f"{self.checkpoint} is the newest checkpoint")
+        if kept and not self.quiet:
+            self.say(f"stopped: {', '.join(kept)}; --resume goes on")
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""

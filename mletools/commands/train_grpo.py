@@ -116,6 +116,7 @@ def main(
             run.say(text)
         return
     run.open()
+    run.checkpoint = Path(folder.out) / "latest"
     if handed_over:
         lines = lines if streaming.stream else list(lines)
         session: GrpoRun = HandoverRun(start.model, Path(folder.out), chosen, engine, run.resume, publisher, run.pause)

@@ -63,6 +63,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     if start.from_scratch is not None and processes() > 1:
         raise OptionError("--from-scratch is one process: a tiny model needs no launcher")
     run.open()
+    run.checkpoint = Path(folder.out) / "latest"
     lines = policy.hold(conversations.lines(run))
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)
     if start.from_scratch is not None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, TESTS, mostly_nightly
+from stopping import stopped
 
 from mletools.base.errors import ToolError
 from mletools.training import runs
@@ -302,6 +304,15 @@ def test_max_steps_ends_a_pipe_that_does_not(nano, tmp_path) -> None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
     assert (tmp_path / "run" / "latest").resolve().name == "checkpoint-000002"
+
+
+@pytest.mark.slow
+def test_a_training_that_is_stopped_says_which_checkpoint_there_is(nano, tmp_path) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in rollouts(400)))
+    train = ["mle-train-grpo", "--model", str(nano), "--run-dir", "run", "--groups-per-step", "2", "--save-steps", "1"]
+    code, _, told = stopped([*train, "in.jsonl"], tmp_path, (tmp_path / "run" / "latest").exists, signal.SIGTERM)
+    assert code == 143
+    assert b"mle-train-grpo: stopped: run/latest is the newest checkpoint; --resume goes on\n" in told
 
 
 BOUNDED = ("--max-staleness", "0")
