@@ -459,7 +459,7 @@ def test_a_dry_run_checks_the_options_and_touches_nothing(command: str, tmp_path
         refused = start_command(*line, "none.jsonl", check=False, cwd=tmp_path)
         assert refused.returncode == 1 and b"none.jsonl: No such file or directory" in refused.stderr
         refused = start_command(*line, input=b'{"kind": "reject"}\n', check=False, cwd=tmp_path)
-        assert refused.returncode == 1 and b"stdin:1: no " in refused.stderr
+        assert refused.returncode == 1 and b"stdin:1: this is a rejected line, not a " in refused.stderr
         assert not list(tmp_path.iterdir())
 
 

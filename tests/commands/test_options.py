@@ -13,8 +13,8 @@ from conftest import run_command
 
 from mletools import commands
 from mletools.base.errors import data_advice
-from mletools.base.words import did_you_mean
 from mletools.base.options import declarations, option
+from mletools.base.words import did_you_mean
 from mletools.cli import _semantic_options
 from mletools.cli_options import click_option
 from mletools.tasks.options import TaskOptions
@@ -112,8 +112,8 @@ def test_advice_about_the_data_folder_names_what_set_it(monkeypatch: pytest.Monk
 
 
 def test_a_command_without_data_says_so() -> None:
-    done = run_command("mle-show", "--data", "..", check=False)
-    assert done.returncode == 2 and b"Error: mle-show has no --data: it needs no files of tasks" in done.stderr
+    done = run_command("mle-train-sft", "--data", "..", check=False)
+    assert done.returncode == 2 and b"Error: mle-train-sft has no --data: it needs no files of tasks" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,10 @@ def test_what_is_accepted_of_the_input_is_not_of_the_evaluation_set(option: str,
 def test_what_holds_no_tasks_is_no_evaluation_set(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_bytes(b"")
     (tmp_path / "other.jsonl").write_bytes(b'{"kind": "summary", "version": 1}\n')
-    for name, why in (("empty", "empty.jsonl: no records"), ("other", "other.jsonl:1: no task or rollout record")):
+    for name, why in (
+        ("empty", "empty.jsonl: no records"),
+        ("other", "other.jsonl:1: this is a summary of a report, not a task or a rollout"),
+    ):
         line = ["mle-filter", "--disjoint-from", f"{name}.jsonl"]
         done = run_command(*line, input=as_lines(TASK), cwd=tmp_path, check=False)
         assert done.returncode == 1 and why in done.stderr.decode()

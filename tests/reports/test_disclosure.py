@@ -38,7 +38,7 @@ def test_a_rollout_says_what_it_rests_on() -> None:
         "model": "m", "version": 3, "sampling": {"temperature": 0.0, "top_p": None, "options": {"k": 1}, "max_tokens": 9},
     }  # fmt: skip
     assert told(one) == {
-        "rollouts": "1 on 1 tasks",
+        "rollouts": "1 on 1 task",
         "hardware": "AMD EPYC 9654, 2 cores, 24 GB of memory, no GPU",
         "sandbox": "local, 120 s a run, 2048 MB of memory, 256 MB of disk, 64 processes, 1 thread",
         "test feedback": "not shown",
@@ -104,7 +104,7 @@ def test_values_that_differ_are_listed_with_counts_the_most_frequent_first() -> 
     assert (facts["seed"], facts["test feedback"], facts["rollouts"]) == (
         "0 (3); 1 (1)",
         "not shown",
-        "4 on 1 tasks",
+        "4 on 1 task",
     )
     many = [ran(n, run_seed=n) for n in range(7)]
     for n, one in enumerate(many):
@@ -118,7 +118,7 @@ def test_sets_that_differ_are_named() -> None:
     sets = [a_set("before", ran(run_seed=1)), a_set("after", ran(run_seed=2), ran(1, run_seed=2))]
     facts = dict(described(summaries(sets)))
     assert (facts["seed"], facts["agent"]) == ("before: 1; after: 2", "single")
-    assert facts["rollouts"] == "before: 1 on 1 tasks; after: 2 on 1 tasks"
+    assert facts["rollouts"] == "before: 1 on 1 task; after: 2 on 1 task"
 
 
 def test_the_row_of_all_has_it_as_record() -> None:
@@ -134,7 +134,7 @@ def test_text_and_markdown_end_with_it_and_csv_does_not() -> None:
     found = summaries([a_set("x", ran())])
     text, markdown, csv = (report(found, form) for form in ("text", "markdown", "csv"))
     ends = text.split("\n\n")[-1].split("\n")
-    assert ends[0] == "These results rest on:" and ends[1] == "rollouts: 1 on 1 tasks" and len(ends) == 11
+    assert ends[0] == "These results rest on:" and ends[1] == "rollouts: 1 on 1 task" and len(ends) == 11
     assert markdown.split("\n\n")[-1].split("\n")[1:] == [f"- {line}" for line in ends[1:]]
     assert "rest on" not in csv
 

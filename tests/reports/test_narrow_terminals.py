@@ -102,8 +102,9 @@ def test_a_selftest_fits() -> None:
 
 
 def test_a_verdict_fits() -> None:
+    task = {"id": LONG, "provenance": {}}
     verdict: dict[str, Any] = {"metric": "rmse", "lower_is_better": True, "valid": False, "reason": "a reason " * 20}
-    text = "\n".join(verdict_lines(LONG, verdict, 80))
+    text = "\n".join(verdict_lines(task, verdict, 80))
     assert max(map(len, text.split("\n"))) <= 80 and text.count("a reason") == 20
 
 

@@ -241,7 +241,7 @@ def test_what_is_no_graded_rollout_is_an_error(tmp_path: Path) -> None:
     del ungraded["reward"]
     for record, message in (
         (ungraded, ":1: no reward: --draw-from is what mle-grade writes"),
-        (TASKS[0], ":1: no rollout"),
+        (TASKS[0], ":1: this is a task, not a rollout"),
     ):
         (tmp_path / "graded").write_text(json.dumps(record) + "\n")
         with pytest.raises(ToolError, match=message):

@@ -137,4 +137,4 @@ def test_folders_that_hold_too_much_are_refused(public: Path, tmp_path: Path) ->
 )
 def test_other_backends_are_refused(options: SandboxOptions) -> None:
     with pytest.raises(ToolError, match="leave --on out, and take --backend local"):
-        options.open(1, print, loopback=True)
+        options.check_place((), loopback=True)
