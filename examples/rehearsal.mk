@@ -59,7 +59,8 @@ RUNS := 1
 REPEATS := 1
 ABLATION_RUNS := 1
 STEPS := 1
-PASSES := $(if $(filter rl4mle,$(NAMED)),16,4)
+# of a pass few steps are worth learning from (mle-rl), and a run ends with its last step in any case
+PASSES := $(if $(filter mle-rl,$(NAMED)),48,$(if $(filter rl4mle,$(NAMED)),16,4))
 GROUP := 4
 SAMPLES := 4
 COUNTS := 2 4
