@@ -92,8 +92,8 @@ def start_command(
 
 
 def machine_environment() -> dict[str, str]:
-    """The variables of this process but for settings of the commands and of Ray."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_"))}
+    """The variables of this process but for settings of the commands and of Ray, and the width, which pytest-xdist sets."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_", "COLUMNS"))}
 
 
 def records(output: bytes) -> list[dict[str, Any]]:

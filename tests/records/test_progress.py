@@ -107,7 +107,12 @@ def screen(command: str, folder: Path, stop: Callable[[], bool] = lambda: False)
     found, stopped = b"", False
     streams: dict[str, int] = {"stdin": subprocess.DEVNULL, "stdout": follower, "stderr": follower}
     with subprocess.Popen(
-        ["bash", "-c", command], cwd=folder, env=environment, start_new_session=True, **streams
+        # what ignores Ctrl-C, such as a test run in the background, hands that on
+        ["env", "--default-signal=INT", "bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+        **streams,
     ) as process:
         os.close(follower)
         with contextlib.suppress(OSError):

@@ -55,7 +55,7 @@ def test_help_all_has_headings_and_fits_100_columns(command: str) -> None:
 
 def flags(text: str) -> set[str]:
     """Those that have an entry below a heading; prose may begin a line with one, too."""
-    entries = re.split(r"\n(?=[A-Z][^\n]*:\n  -)", text, maxsplit=1)[1]
+    entries = re.split(r"\n(?=[A-Z][^\n]*:\n  -)", text, maxsplit=1)[-1]
     return set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", entries, re.MULTILINE))
 
 
