@@ -92,7 +92,7 @@ def start_command(
 
 
 def machine_environment() -> dict[str, str]:
-    """The variables of this process but for settings of the commands and of Ray, and the width, which pytest-xdist sets."""
+    """The variables of this process but for settings of the commands and of Ray, and the width, which tests decide."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("MLE_", "RAY_", "COLUMNS"))}
 
 
