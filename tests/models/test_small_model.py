@@ -97,7 +97,7 @@ def as_shown(message: dict[str, Any]) -> dict[str, Any]:
 def check_answers(record: dict[str, Any], tokenizer: Any) -> int:
     """Every answer of the policy is what was sampled, after the prompt that its messages make; how many there are."""
     count = 0
-    tools = as_functions(TOOLS) if record["settings"].get("tool_calls") == "openai" else None
+    tools = as_functions(TOOLS) if record.get("settings", {}).get("tool_calls") == "openai" else None
     for turn, message, prompt, shown in answers(record):
         ids = message["token_ids"]
         assert tokenizer.decode(prompt) == tokenizer.apply_chat_template(
