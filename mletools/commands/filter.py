@@ -97,7 +97,8 @@ def main(
         | mle-filter --preset mle-rl --calibrate seen --state windows.json \\
         > steps.jsonl
       mle-gen-task -n 200 \\
-        | mle-filter --split train=0.8,test=0.2 --exact --part train -o train.jsonl
+        | mle-filter --split train=0.8,test=0.2 --exact \\
+          --part train -o train.jsonl
       mle-import prepared/ | mle-filter --tasks --dropped bad.jsonl -o sound.jsonl
       mle-filter --disjoint-from held-out.jsonl train.jsonl > /dev/null
 
