@@ -68,7 +68,7 @@ class TrainingRun:
         self.dropped: Counter[str] = Counter()
         self.history: list[StepResult] = []
         self.stopping = False
-        self.first: StepResult | None = None  # of this session
+        self.first: StepResult | None = None  # of this command, not of those that it goes on from
         self.last: StepResult | None = None
         self.say: Callable[[str], None] = lambda text: None
         self.taken = threading.Event()

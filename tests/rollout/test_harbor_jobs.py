@@ -237,9 +237,7 @@ def test_every_version_and_what_is_no_text(version: str) -> None:
     said = [
         {"source": "user", "message": parts},
         agent_step("Planned.", llm_call_count=0),
-        agent_step(
-            "Seen.", tool_calls=[], observation={"results": [{"content": parts}, {"subagent_trajectory_ref": []}]}
-        ),
+        agent_step("Seen.", tool_calls=[], observation={"results": [{"content": parts}, {"extra": {}}]}),
     ]
     found = trajectories.read([trajectory(said, schema_version=version)])
     assert [(message["role"], message["content"]) for message in found.messages] == [
