@@ -33,7 +33,7 @@ from typing import Any
 
 from draw import ratio
 from duration_family import Problem, command, read, rollout
-from duration_policy import Beliefs, Text, beliefs, write
+from duration_policy import Beliefs, Text, beliefs, watched, write
 from tabulate import tabulate
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -248,22 +248,14 @@ def train(out: Path, arm: str, seed: int, most: int) -> dict[str, Any]:
     """One run."""
     import torch
 
-    from mletools.training.grpo import GrpoOptions, GrpoRun
+    from mletools.training.grpo import GrpoOptions
 
     torch.set_num_threads(1)
-
-    class Watched(GrpoRun):
-        policy: Any = None
-
-        def begin(self, trainer: Any, optimizer: Any) -> None:
-            super().begin(trainer, optimizer)
-            self.policy = trainer.model
-
     groups, folder = prepare(out), out / f"run-{arm}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
     options = GrpoOptions(mismatch="clip", groups_per_step=STEP, learning_rate=RATE, micro_batch=STEP * GROUP, lora_rank=0,
                           save_steps=10**9, max_staleness=1000, seed=seed)  # fmt: skip
-    run = Watched(str(taught(out, seed, groups)), folder, options)
+    run = watched()(str(taught(out, seed, groups)), folder, options)
     sampler = Sampler(arm, seed, most, problems(groups, run.tokenizer), run)
     for _ in run._drive(sampler.steps(), 1.0, None):
         pass

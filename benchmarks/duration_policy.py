@@ -201,16 +201,9 @@ class Collector:
         return self.run.sample({**record, "id": str(number), "group": group, "group_size": size, "reward": reward})
 
 
-def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, Any]:
-    """One run; kept as a file, which is read where it is there."""
-    file = out / "results" / f"{way}-{mode}-{seed}-{updates}.json"
-    if file.exists():
-        return json.loads(file.read_text())
-    import torch
-
-    from mletools.training.grpo import GrpoOptions, GrpoRun
-
-    torch.set_num_threads(1)
+def watched() -> Any:
+    """A GrpoRun whose `policy` is the model that is trained."""
+    from mletools.training.grpo import GrpoRun
 
     class Watched(GrpoRun):
         policy: Any = None
@@ -219,6 +212,19 @@ def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, 
             super().begin(trainer, optimizer)
             self.policy = trainer.model
 
+    return Watched
+
+
+def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, Any]:
+    """One run; kept as a file, which is read where it is there."""
+    file = out / "results" / f"{way}-{mode}-{seed}-{updates}.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    import torch
+
+    from mletools.training.grpo import GrpoOptions
+
+    torch.set_num_threads(1)
     folder, begun = out / f"run-{way}-{mode}-{seed}", time.process_time()
     shutil.rmtree(folder, ignore_errors=True)
     options = GrpoOptions(
@@ -232,7 +238,7 @@ def train(out: Path, way: str, mode: str, seed: int, updates: int) -> dict[str, 
         save_steps=10**9,
         seed=seed,
     )
-    run = Watched(str(out / "sft" / "latest"), folder, options)
+    run = watched()(str(out / "sft" / "latest"), folder, options)
     collector = Collector(way, seed, updates, problems(out, run.tokenizer), run)
     # the steps are made of the policy of the moment, in place of a pipe that is read
     told = list(run._drive(collector.steps(), 1.0, None))

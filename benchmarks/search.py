@@ -256,7 +256,14 @@ def main() -> None:
     if not found[arms[0]]:
         sys.exit(f"{given.kept}: nothing is kept of {arms[0]}, which the others are compared to")
     base = found[arms[0]]
-    print(tabulate([row(name, found[name], base) for name in arms if found[name]], HEAD, tablefmt="github"))
+    told_of = [name for name in arms if found[name] and name not in NIGHT]
+    if told_of:
+        print(tabulate([row(name, found[name], base) for name in told_of], HEAD, tablefmt="github"))
+    for what in ("seconds", "USD"):  # each against the default with as much of it
+        pair = [name for name in NIGHT if name.endswith(what) and found.get(name)]
+        if pair:
+            rows = [row(name, found[name], found[pair[0]]) for name in pair]
+            print(f"\n{tabulate(rows, HEAD, tablefmt='github')}")
     for name in CURVES:
         if found.get(name):
             print(f"\n{name}, by share of the budget:\n")
