@@ -46,7 +46,7 @@ class DrawOptions:
     sample: int | None = option("Draw N records at random.", at_least=1)
     per: str = option("--sample: N records in total, or N per task.", default="all", choices=("all", "task"))
     split: Mapping[str, float] | None = option(
-        "Divide the records at random. Each task is drawn on its own, so the shares hold on average. Needs --part.",
+        "Divide the records by task, at random: the shares hold on average. Needs --part.",
         metavar="NAME=SHARE,...",
         read=read_split,
     )

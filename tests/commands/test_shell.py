@@ -4,19 +4,18 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import BIN, COMMANDS, ROOT, run_command
+from conftest import BIN, COMMANDS, run_command
 
 from mletools import shell
 
-MLE = [sys.executable, str(ROOT / "bin" / "mle")]
+MLE = str(BIN / "mle")
 
 
 def told(*args: str, code: int = 0) -> str:
-    done = subprocess.run([*MLE, *args], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
+    done = subprocess.run([MLE, *args], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
@@ -44,10 +43,10 @@ def test_a_command_that_does_not_exist_is_taken_for_the_nearest() -> None:
 def completed(words: str) -> list[str]:
     """What Tab offers after these words in a bash with the completion that is printed for it."""
     script = f"""
-        eval "$({" ".join(MLE)} completion bash)"
+        eval "$({MLE} completion bash)"
         COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
         complete -p {words.split()[0]} >&2
-        _{words.split()[0].replace("-", "_")}_completion {MLE[1] if words.startswith("mle ") else BIN / words.split()[0]}
+        _{words.split()[0].replace("-", "_")}_completion {BIN / words.split()[0]}
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
