@@ -113,12 +113,12 @@ def _documents(run: cli.Run, form: str, every_pair: bool) -> Iterator[dict[str, 
     for line in run.lines("rollout"):
         if form == "atif":
             yield atif.trajectory(line.record)
-        elif form == "chat":
-            yield chat.chat(line.record)
-        elif (found := chat.completion(line.record)) is not None:
-            yield found
-        else:
+            continue
+        found = (chat.chat if form == "chat" else chat.completion)(line.record)
+        if found is None:
             run.counts["without a message of the policy"] += 1
+        else:
+            yield found
 
 
 def _groups(run: cli.Run) -> Iterator[list[Rollout]]:

@@ -32,9 +32,10 @@ class Plain(TypedDict):
     tool_call_id: NotRequired[str]
 
 
-def chat(rollout: Rollout) -> dict[str, object]:
-    """The conversation of a rollout."""
-    return {"messages": [_plain(message) for message in rollout["messages"]], **_about(rollout)}
+def chat(rollout: Rollout) -> dict[str, object] | None:
+    """The conversation of a rollout; None: the policy said nothing."""
+    parts = _parts(rollout)
+    return None if parts is None else {"messages": [*parts[0], *parts[1]], **_about(rollout)}
 
 
 def completion(rollout: Rollout) -> dict[str, object] | None:

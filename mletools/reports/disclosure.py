@@ -145,6 +145,8 @@ def _budget(rollout: Rollout) -> str:
     settings, search = rollout.get("settings"), rollout.get("search")
     if search:
         return ", ".join(_bounds(search["budget"], OF_SEARCH)) or NO_BOUND
+    if "trial" in rollout:  # what bounds a stranger's agent had is not told
+        return UNKNOWN
     return "1 message" if settings is None else ", ".join(_bounds(settings, BOUNDS)) or NO_BOUND
 
 

@@ -2,8 +2,8 @@
 
 A job's folder holds a folder a trial: config.json, result.json, agent/trajectory.json, verifier/reward.json or reward.txt,
 artifacts/ with the submission. Covered: single trials, jobs, folders of jobs; the task by its id; several attempts as a
-group; the job's reward, which is kept and never believed. Not covered: grading, which is mle-grade's; agents that write no
-trajectory.
+group; the job's reward, which is kept and never believed; agents that write no trajectory, such as Harbor's oracle, or ended
+before: what they handed in, with the task's description as the only message. Not covered: grading, which is mle-grade's.
 """
 
 import os
@@ -135,11 +135,13 @@ def grouped(folders: Sequence[Path], tasks: Mapping[str, Task]) -> tuple[list[Fo
 def rollout_of(found: Found, data: Path) -> Rollout:
     """The rollout of a trial, its submission kept under `data`. ValueError: what is broken of it. ToolError: no data."""
     folder, task, head = found.folder, found.task, found.head
+    failure = _of(head["result"], "exception_info")
+    if not _of(head["result"], "agent_execution"):
+        raise ValueError(f"its agent was not started: {_told(failure)}")
     contents, parts = _trajectory(folder)
     conversation = trajectories.read(parts)
     agent, version, model = _agent(head)
     submission, problem = _submission(folder, task, data)
-    failure = _of(head["result"], "exception_info")
     seconds = _seconds(_of(head["result"], "agent_execution"))
     usage = conversation.usage
     if seconds is not None:
@@ -183,7 +185,7 @@ def rollout_of(found: Found, data: Path) -> Rollout:
         "seed": 0,
         "scaffold": f"harbor:{trial['agent'] or 'unknown'}",
         "policy": {"model": conversation.model or model or "unknown", "version": None, "sampling": {}},
-        "messages": conversation.messages,
+        "messages": conversation.messages or [{"role": "user", "content": task["description"]}],
         "turns": conversation.turns,
         "usage": usage,
         "stop_reason": reason,
@@ -268,12 +270,17 @@ def _task(head: Head, tasks: Mapping[str, Task]) -> Task:
     raise ValueError(f"its task is {' or '.join(map(repr, names)) or 'not named'}, the id of none of --tasks")
 
 
+def _told(failure: Mapping[str, object]) -> str:
+    """The first line of what an exception says."""
+    kind, message = (str(failure.get(name) or "") for name in ("exception_type", "exception_message"))
+    return f"{kind}: {(message.strip().splitlines() or [''])[0][:200]}" if kind else "result.json does not say why"
+
+
 def _trajectory(folder: Path) -> tuple[list[bytes], list[dict[str, object]]]:
-    """The contents of the trajectory's files, and what they hold."""
-    name, contents, parts = TRAJECTORY, list[bytes](), list[dict[str, object]]()
+    """The contents of the trajectory's files, and what they hold; none where the agent wrote none."""
+    contents, parts = list[bytes](), list[dict[str, object]]()
+    name = TRAJECTORY if os.path.lexists(folder / TRAJECTORY) else ""
     while name:
-        if not (folder / name).is_file():
-            raise ValueError(f"no {name}: this agent wrote no trajectory, or was stopped before")
         contents.append(_content(folder / name, name))
         parts.append(_object(contents[-1], name))
         following = parts[-1].get("continued_trajectory_ref")

@@ -17,6 +17,7 @@ from ..records.atif import AtifCall, AtifMetrics, AtifStep, AtifTrajectory, Cont
 from ..records.rollout import CalledFunction, Message, MessageCall, Turn, Usage
 
 VERSIONS = ("ATIF-v1.4", "ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8")
+STAMPED_AT_END = ("terminus-2",)  # agents that stamp a step when what it started is over, not when its message came
 _NOT_KNOWN: Usage = {"prompt_tokens": None, "completion_tokens": None, "seconds": 0.0, "usd": None}
 
 
@@ -38,7 +39,7 @@ def read(parts: Sequence[AnyRecord]) -> Conversation:
         if (version := part.get("schema_version")) not in VERSIONS:
             raise ValueError(f"schema_version is {version!r}: known are {VERSIONS[0]} to {VERSIONS[-1]}")
     trajectories: list[AtifTrajectory] = [convert(part, AtifTrajectory) for part in parts]
-    agent = trajectories[0].get("agent") or {}
+    agent = (trajectories[0].get("agent") if trajectories else None) or {}
     reader = _Reader(Conversation(agent.get("name") or "", agent.get("version"), agent.get("model_name")))
     for trajectory in trajectories:
         reader.begin()
@@ -56,7 +57,8 @@ class _Reader:
         self._first = 0  # message of the file at hand
         self._seen: list[int] | None = None  # the tokens of the sequence so far
         self._exact = True  # every message of the model has its tokens
-        self._ended: list[float | None] = []  # when each turn was over
+        self._stamp: float | None = None  # of the last turn
+        self._before: float | None = None  # of the step before
 
     def begin(self) -> None:
         """Read another file: what stands before it was no longer seen."""
@@ -68,6 +70,7 @@ class _Reader:
             self._agent(step, text)
         else:
             self.found.messages.append({"role": step["source"], "content": text})
+        self._before = _seconds(step)
         self._observe(step)
 
     def _agent(self, step: AtifStep, text: str) -> None:
@@ -97,10 +100,13 @@ class _Reader:
             }
             if self._first:
                 turn["dropped"] = list(range(self._first))
-            if found.turns and (began := _seconds(step)) is not None and (before := self._ended[-1]) is not None:
-                found.turns[-1]["duration_s"] = round(max(0.0, began - before), 4)
+            stamp = _seconds(step)
+            if found.agent in STAMPED_AT_END:
+                turn["duration_s"] = _between(self._before, stamp)
+            elif found.turns:
+                found.turns[-1]["duration_s"] = _between(self._stamp, stamp)
             found.turns.append(turn)
-            self._ended.append(_seconds(step))
+            self._stamp = stamp
         found.messages.append(message)
 
     def _take_tokens(self, message: Message, metrics: AtifMetrics) -> None:
@@ -137,8 +143,6 @@ class _Reader:
 
     def end(self, parts: Sequence[AtifTrajectory]) -> Conversation:
         found = self.found
-        if not found.turns:
-            raise ValueError("no step of an agent's model")
         if not self._exact:  # of some messages only, they are no exact sequence
             for message in found.messages:
                 for name in ("token_ids", "logprobs", "prompt_token_ids"):
@@ -174,6 +178,10 @@ def _seconds(step: AtifStep) -> float | None:
         raise ValueError(f"timestamp is {stamp!r}, not of ISO 8601") from None
 
 
+def _between(began: float | None, ended: float | None) -> float:
+    return 0.0 if began is None or ended is None else round(max(0.0, ended - began), 4)
+
+
 def _sum(values: Sequence[object]) -> float | None:
-    """None where one is not known."""
-    return None if None in values else sum(cast(Sequence[float], values))
+    """None where one is not known, or there is none."""
+    return None if None in values or not values else sum(cast(Sequence[float], values))

@@ -76,6 +76,40 @@ def test_a_job_that_graded_otherwise_is_told(jobs: tuple[Path, list[dict[str, An
     assert b"otherwise" not in run_command("mle-grade", input=honest, cwd=folder).stderr
 
 
+def test_an_agent_without_a_trajectory_is_a_rollout(jobs: tuple[Path, list[dict[str, Any]]]) -> None:
+    """Harbor's oracle writes none, an agent that was killed may have written none: what they handed in counts."""
+    folder, tasks = jobs
+    job = folder / "jobs/2026-11-01__10-00-00"
+    (job / "mill__aaaa/agent/trajectory.json").unlink()
+    path = job / "mill__bbbb/agent/trajectory.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "steps": [], "final_metrics": {}}))
+    made = records(run_command(*IMPORT, cwd=folder).stdout)
+    assert [record["group_size"] for record in made] == [2, 2, 1]
+    for record in made[:2]:
+        assert record["messages"] == [{"role": "user", "content": tasks[0]["description"]}] and not record["turns"]
+        assert [record["usage"][name] for name in ("prompt_tokens", "completion_tokens", "usd")] == [None] * 3
+        assert record["usage"]["seconds"] == 9.0
+    (folder / "graded.jsonl").write_text("".join(json.dumps(each) + "\n" for each in graded(folder, made)))
+    assert [record["grade"]["valid"] for record in graded(folder, made)] == [True, True, False]
+    shown = run_command("mle-show", "--color", "never", "graded.jsonl", cwd=folder).stdout.decode()
+    assert "harbor:mini-swe-agent" in shown and "finished after 0 turns" in shown
+    report = run_command("mle-report", "-q", "graded.jsonl", cwd=folder).stdout.decode()
+    assert "budget per rollout: not recorded" in report
+    done = run_command("mle-export", "--to", "chat", "graded.jsonl", cwd=folder)
+    assert len(done.stdout.splitlines()) == 1 and b"2 without a message of the policy" in done.stderr
+
+
+def test_durations_of_an_agent_that_stamps_the_end_of_a_step() -> None:
+    said = [dict(step) for step in steps()]
+
+    def durations(agent: str) -> list[float]:
+        told = trajectory(said)
+        told["agent"]["name"] = agent
+        return [turn["duration_s"] for turn in trajectories.read([told]).turns]
+
+    assert durations("mini-swe-agent") == [5.5, 0.0] and durations("terminus-2") == [2.0, 5.5]
+
+
 @pytest.mark.slow
 def test_the_other_commands_take_them(jobs: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, tasks = jobs
@@ -117,13 +151,12 @@ def _second_submission(trial: Path) -> None:
     [
         (lambda trial: (trial / "result.json").unlink(), "no result.json: the trial has not come to its end"),
         (lambda trial: (trial / "result.json").write_text("{"), "result.json: Expecting property name"),
-        (lambda trial: (trial / "agent/trajectory.json").unlink(), "no agent/trajectory.json: this agent wrote no"),
+        (_rewritten("result.json", agent_execution=None), "its agent was not started: result.json does not say why"),
         (lambda trial: (trial / "agent/trajectory.json").write_text("[1]"), "agent/trajectory.json: not a JSON object"),
         (_linked, "agent/trajectory.json: Too many levels of symbolic links"),
         (_rewritten("agent/trajectory.json", schema_version="ATIF-v2.0"), "schema_version is 'ATIF-v2.0': known are"),
-        (_rewritten("agent/trajectory.json", steps=[]), "no step of an agent's model"),
         (_rewritten("agent/trajectory.json", steps=[{"source": "robot"}]), "Invalid enum value 'robot' - at"),
-        (_rewritten("agent/trajectory.json", continued_trajectory_ref="next.json"), "no agent/next.json: this agent"),
+        (_rewritten("agent/trajectory.json", continued_trajectory_ref="next.json"), "agent/next.json: No such file"),
         (_second_submission, "artifacts/submission.csv and artifacts/other/submission.csv differ: which one"),
     ],
 )  # fmt: skip

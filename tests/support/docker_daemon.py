@@ -49,6 +49,9 @@ _GRADER = (
 _READERS = ("bash", "mkdir", "dirname", "cat", "ls", "timeout", "tar", "gzip", "find")
 
 
+_FILES = ("/etc/passwd", "/etc/group", "/usr/lib/locale/C.utf8", "/usr/lib/terminfo")  # of a terminal's user
+
+
 @dataclass
 class Daemon:
     """A daemon that answers at `host` and has the image `given`; `folder` is None where it is not ours.
@@ -180,10 +183,15 @@ def _library_files(libraries: tuple[str, ...]) -> list[tuple[Path, str]]:
     return [(path, name) for path, name in found if path.is_file()]
 
 
+def write_grader(target: Path, programs: tuple[str, ...]) -> None:
+    """A tar archive of a root file system as `make image KIND=tasks` builds it, with more programs."""
+    write_root(target, _GRADER, (*_READERS, *programs))
+
+
 def write_root(target: Path, libraries: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
     """A tar archive of a root file system with this Python, its standard library and `libraries`.
 
-    more: programs beside the usual ones; with any, mletools and its commands lie there, too.
+    more: programs beside the usual ones; with any, mletools and its commands, /workdir and a terminal's files lie there, too.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base, stdlib = Path(sys.base_prefix), Path(os.__file__).parent
@@ -223,6 +231,13 @@ def write_root(target: Path, libraries: tuple[str, ...], more: tuple[str, ...] =
         entry.type, entry.linkname = tarfile.SYMTYPE, "site-packages"
         archive.addfile(entry)
         if more:
+            for name in ("workdir", "root"):
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            for name in _FILES:
+                if os.path.exists(name):
+                    archive.add(os.path.realpath(name), name.lstrip("/"), filter=public)
             _add_package(archive, f"usr/local/lib/{version}/site-packages", public)
         programs = [Path(found) for name in (*_PROGRAMS, *more) if (found := shutil.which(name, path="/usr/bin:/bin"))]
         for path in programs:
