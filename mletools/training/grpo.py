@@ -187,7 +187,7 @@ class GrpoRun(TrainingRun):
     def _trainer(self, steps: Iterator[OptimiserStep], temperature: float) -> Any:
         preload()
         options = self.options
-        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha)
+        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         epsilon = EPSILON if options.epsilon is None else options.epsilon
         correction = Correction(
             mode=options.mismatch,

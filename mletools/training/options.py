@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ..base.errors import ToolError
 from ..base.options import check_values, option
+from ..models import DTYPES
 from .advantages import BASELINES, SCALES
 from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
 from .durations import MODES, PARTS
@@ -48,6 +49,13 @@ class TrainingOptions:
     lora_rank: int = option("Rank of the LoRA adapter; 0 trains all weights.", default=16, at_least=0, heading=WEIGHTS)
     lora_alpha: int = option(
         "LoRA's alpha: updates are scaled by alpha / rank.", default=32, at_least=1, heading=WEIGHTS
+    )
+    dtype: str = option(
+        "Precision on a CPU: bfloat16 is faster on processors with AMX or AVX512-BF16; trained weights stay float32. On a GPU it "
+        "is bfloat16.",
+        default=DTYPES[0],
+        choices=DTYPES,
+        heading=WEIGHTS,
     )
     save_steps: int = option(
         "Write a checkpoint every N steps, and at the end.", default=10, at_least=1, machine=True, heading=FOLDER

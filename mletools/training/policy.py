@@ -125,25 +125,32 @@ def unused_gpus(command: str) -> str | None:
     return f"trains on the first of {count} GPUs; all of them: accelerate launch --num-processes {count} $(which {command}) ..."
 
 
-def device_settings() -> dict[str, bool]:
+def halves(dtype: str) -> bool:
+    """Whether a trainer with this --dtype computes in bfloat16: on a CPU where asked to, on a GPU always."""
+    import torch
+
+    return torch.cuda.is_available() or dtype == "bfloat16"
+
+
+def device_settings(dtype: str) -> dict[str, bool]:
     """Arguments for transformers' TrainingArguments that depend on the machine."""
     import torch
 
     cuda = torch.cuda.is_available()
-    return {"use_cpu": not cuda, "bf16": cuda, "gradient_checkpointing": cuda, "dataloader_pin_memory": cuda}
+    return {"use_cpu": not cuda, "bf16": halves(dtype), "gradient_checkpointing": cuda, "dataloader_pin_memory": cuda}
 
 
-def load_policy(model: str, lora_rank: int, lora_alpha: int) -> tuple[Any, Any]:
+def load_policy(model: str, lora_rank: int, lora_alpha: int, dtype: str = "float32") -> tuple[Any, Any]:
     """(model, PEFT config for a fresh adapter or None). rank 0 trains every weight.
 
     An adapter folder is continued (its rank must be `lora_rank`), or merged into its base at rank 0. Weights that are
-    trained are float32; a frozen base is bfloat16 on a GPU.
+    trained are float32; a frozen base is bfloat16 where the trainer computes in it (`halves`).
     """
     import torch
     from peft import LoraConfig, PeftModel
     from transformers import AutoModelForCausalLM
 
-    frozen = torch.bfloat16 if lora_rank and torch.cuda.is_available() else torch.float32
+    frozen = torch.bfloat16 if lora_rank and halves(dtype) else torch.float32
     base = adapter_base(model)
     check_model(base or model)
     check_weights(Path(model))

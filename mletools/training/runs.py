@@ -285,7 +285,7 @@ class TrainingRun:
             "weight_decay": 0.0,
             "max_grad_norm": self.options.max_grad_norm,
             "seed": self.options.seed % 2**32,
-            **policy.device_settings(),
+            **policy.device_settings(self.options.dtype),
         }
 
 

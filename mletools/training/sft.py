@@ -173,7 +173,8 @@ class SftRun(TrainingRun):
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
-        model, adapter = policy.load_policy(self.model, self.options.lora_rank, self.options.lora_alpha)
+        options = self.options
+        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         batch, world = self.options.batch, processes()
         micro = min(self.options.micro_batch or memory.MICRO_BATCH, batch // world)
         if micro == 0 or batch % (micro * world):

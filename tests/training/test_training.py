@@ -24,6 +24,7 @@ from mletools.training.group_buffer import held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Layout, cut
 from mletools.training.mismatch import SUMS
+from mletools.training.policy import load_policy
 from mletools.training.samples import Sample, TokenSequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
 from mletools.training.steps import StepRecipe
@@ -568,6 +569,26 @@ def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_pat
     assert found[0, 0.5] == pytest.approx(found[0, 0.0], abs=1e-6)
     assert found[4, 0.5] == pytest.approx(found[4, 0.0], abs=1e-6)
     assert found[4, 0.0] == pytest.approx(found[0, 0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_bfloat16_on_a_cpu_is_the_same_step_but_for_rounding(torch, nano, ragged, tmp_path, rank: int) -> None:
+    found, kinds = {}, {}
+    for dtype in ("float32", "bfloat16"):
+        options = GrpoOptions(dtype=dtype, lora_rank=rank, groups_per_step=2, micro_batch=8)
+        run = GrpoRun(str(nano), tmp_path / dtype, options)
+        (found[dtype],) = run.train(ragged)
+        resumed = final_weights(torch, tmp_path / dtype)
+        kinds[dtype] = {str(weight.dtype) for weight in resumed.values()}
+    assert kinds["float32"] == kinds["bfloat16"] == {"torch.float32"}
+    exact, rounded = found["float32"], found["bfloat16"]
+    assert rounded["loss"] != exact["loss"] == pytest.approx(rounded["loss"], abs=0.02)
+    assert exact["grad_norm"] == pytest.approx(rounded["grad_norm"], rel=0.05)
+    assert exact["entropy"] == pytest.approx(rounded["entropy"], rel=0.01)
+    assert rounded["padding_share"] == exact["padding_share"] == 0.0  # packed either way
+    if rank:
+        model, _ = load_policy(str(nano), rank, 32, "bfloat16")
+        assert model.dtype == torch.bfloat16  # the frozen base
 
 
 # Runs
