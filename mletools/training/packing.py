@@ -241,7 +241,9 @@ def refusal(model: Any, precision: str = "no") -> str | None:
     AttentionMaskInterface.register(NAME, mask)
     try:
         model.set_attn_implementation(NAME)
-        why = None if _same(model, text.vocab_size, precision == "bf16") else "a trial of packed rows gave other numbers"
+        why = (
+            None if _same(model, text.vocab_size, precision == "bf16") else "a trial of packed rows gave other numbers"
+        )
     except (ImportError, TypeError, ValueError, RuntimeError) as error:  # no such kernel; arguments are not passed on
         said = (str(error).strip() or "nothing said").splitlines()[0][:200]
         why = f"a trial of packed rows failed: {type(error).__name__}: {said}"

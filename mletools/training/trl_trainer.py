@@ -57,7 +57,11 @@ class RecordedTrainer(GRPOTrainer):
         super().__init__(**trl)
         require_of_trl(self, _FIELDS)
         self.aux_loss_enabled = False  # of experts, it would depend on how the step is cut
-        why = packing.refusal(self.accelerator.unwrap_model(self.model), self.accelerator.mixed_precision) if layout.pack else None
+        why = (
+            packing.refusal(self.accelerator.unwrap_model(self.model), self.accelerator.mixed_precision)
+            if layout.pack
+            else None
+        )
         if why is not None:
             say(f"this model's rows are padded, and each computes its prompt anew: {why}")
             self.layout = replace(layout, pack=False, share=False)
