@@ -146,7 +146,7 @@ def taught(out: Path, seed: int, groups: list[list[dict[str, Any]]]) -> Path:
         "--seed",
         str(seed),
     ]
-    command("mle-train-sft", *options, "--epochs", "20", str(lessons))
+    command("mle-train-sft", *options, "--epochs", "60", str(lessons))
     (folder / "done").touch()
     return folder / "latest"
 
@@ -156,11 +156,11 @@ def problems(groups: list[list[dict[str, Any]]], tokenizer: Any) -> list[Problem
 
     found = []
     for group in groups:
-        rendered = [render(record["messages"], tokenizer) for record in group]
-        start = rendered[0][1].index(1)
+        rendered = [render(record["messages"], tokenizer)[0] for record in group]
+        start = rendered[0].loss_mask.index(1)
         seconds = [float(record["execution"]["cpu_s"]) for record in group]
-        ids = [tokens[start:] for tokens, _ in rendered]
-        found.append(Problem(group[0]["task"], rendered[0][0][:start], ids, seconds, rewards(group)))
+        ids = [sequence.input_ids[start:] for sequence in rendered]
+        found.append(Problem(group[0]["task"], rendered[0].input_ids[:start], ids, seconds, rewards(group)))
     return found
 
 

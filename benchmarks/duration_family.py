@@ -111,14 +111,14 @@ def problems(out: Path, tokenizer: Any) -> list[Problem]:
         records.setdefault(record["task"]["id"], []).append(record)
     found = []
     for group in records.values():
-        rendered = [render(record["messages"], tokenizer) for record in group]
-        start = rendered[0][1].index(1)
+        rendered = [render(record["messages"], tokenizer)[0] for record in group]
+        start = rendered[0].loss_mask.index(1)
         scores = [float(record["reward"]) for record in group]
         found.append(
             Problem(
                 group[0]["task"],
-                rendered[0][0][:start],
-                [ids[start:] for ids, _ in rendered],
+                rendered[0].input_ids[:start],
+                [sequence.input_ids[start:] for sequence in rendered],
                 [float(record["execution"]["cpu_s"]) for record in group],
                 [place(score, scores) for score in scores],
             )
