@@ -293,6 +293,8 @@ def main() -> None:
             with given.kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(runs[-1]) + "\n")
             print({name: value for name, value in runs[-1].items() if name != "curve"}, file=sys.stderr, flush=True)
+    for run in runs:  # what does not arrive counts as so many
+        run["rollouts"] = min(run["rollouts"], given.most)
     of = {
         arm: sorted((r for r in runs if r["arm"] == arm and r["seed"] in seeds), key=lambda r: int(r["seed"]))
         for arm in ARMS
