@@ -156,15 +156,13 @@
     const x = (value) => left + (right - left) * ((value - x0) / (x1 - x0));
     const y = (value) => bottom - (bottom - top) * ((value - y0) / (y1 - y0));
     const drawn = svg("svg", { viewBox: "0 0 700 290", "aria-hidden": "true" });
-    const steps = new Set();  // whole ones
     for (let tick = 0; tick <= 4; tick++) {
       const up = y0 + (y1 - y0) * tick / 4;
-      steps.add(Math.round(x0 + (x1 - x0) * tick / 4));
       drawn.append(svg("line", { x1: left, x2: right, y1: y(up), y2: y(up), stroke: "var(--line)" }),
         svg("text", { x: left - 6, y: y(up) + 4, "text-anchor": "end" }, String(+up.toPrecision(3))));
     }
-    for (const across of steps) {
-      if (across >= x0 && across <= x1) drawn.append(svg("text", { x: x(across), y: bottom + 18, "text-anchor": "middle" }, String(across)));
+    for (let across = Math.ceil(x0); across <= x1; across += Math.ceil((x1 - x0) / 6)) {  // whole steps
+      drawn.append(svg("text", { x: x(across), y: bottom + 18, "text-anchor": "middle" }, String(across)));
     }
     drawn.append(svg("text", { x: (left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, "optimiser step"));
     Object.entries(lines).forEach(([label, line], number) => {
