@@ -257,9 +257,10 @@ def draw(run: cli.Run, draws: DrawOptions, apart: ApartOptions, side: Output | N
         more = f"; and {len(both) - MOST_NAMED} more" if len(both) > MOST_NAMED else ""
         raise ToolError(f"--disjoint-from: {named}{more}. --exclude FILE leaves such tasks out")
     if draws.split is not None and not seen and not run.allow_empty:
+        how = "whole tasks stay together, and it was given none" if draws.exact else "--exact gives it its share"
         raise ToolError(
-            f"--split: the part {draws.part} has none of {counted(run.counts['in other parts'], 'records')}; --exact gives it its "
-            "share, another --seed divides otherwise, and --allow-empty accepts it"
+            f"--split: the part {draws.part} has none of {counted(run.counts['in other parts'], 'records')}; {how}, another "
+            "--seed divides otherwise, and --allow-empty accepts it"
         )
     if sample is not None:
         for record in sample.drawn():

@@ -113,6 +113,7 @@ def ladder(task: Task) -> Iterator[str]:
         return
     rungs.sort(key=lambda rung: sign * rung[1])
     low, high = sign * rungs[0][1], sign * rungs[-1][1]
+    width = max(18, *(len(name) for name, _ in rungs))
     for name, score in rungs:
         place = (sign * score - low) / (high - low) if high > low else 1.0
-        yield f"  {name:<18} {score:>12.5f}  {'#' * round(BAR * place)}".rstrip()
+        yield f"  {name:<{width}} {score:>12.5f}  {'#' * round(BAR * place)}".rstrip()

@@ -68,9 +68,12 @@ def _facts(task: Task, folder: Path) -> Iterator["Text"]:
     yield fact("ranks", against if "leaderboard" in task else "none: no leaderboard")
     origin = provenance.get("competition") or provenance.get("benchmark") or ""
     yield fact("source", ", ".join(filter(None, (provenance["source"], origin, f"seed {provenance['seed']}"))))
-    checks = Counter(str(result).partition(":")[0] for result in provenance.get("sanity", {}).values())
-    if checks:
-        yield fact("checks", ", ".join(f"{number} {visible_line(result)}" for result, number in checks.most_common()))
+    results = provenance.get("sanity", {})
+    counts = Counter(result.partition(":")[0] for result in results.values() if isinstance(result, str))
+    found = [f"{number} {visible_line(result)}" for result, number in counts.most_common()]
+    found += [f"{visible_line(name)} {value:g}" for name, value in results.items() if isinstance(value, (int, float))]
+    if found:
+        yield fact("checks", ", ".join(found))
 
 
 def _files(task: Task, folder: Path) -> Iterator["Text"]:
