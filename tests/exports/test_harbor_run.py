@@ -141,7 +141,7 @@ def test_a_job_of_harbor_and_the_way_back(tmp_path: Path, podman: dict[str, str]
     assert len(terminus["turns"]) >= 3 and terminus["policy"]["model"] == "openai/scripted"
     assert any(PROGRAM in json.loads(call["function"]["arguments"])["keystrokes"]
                for message in terminus["messages"] for call in message.get("tool_calls", ()) if "keystrokes" in call["function"]["arguments"])  # fmt: skip
-    assert terminus["turns"][1]["duration_s"] >= 3 > terminus["turns"][2]["duration_s"]
+    assert terminus["turns"][1]["duration_s"] >= 3  # the program's turn, not the one before it
     graded = run_command("mle-grade", "-q", input=imported.stdout, cwd=tmp_path)
     for record in records(graded.stdout):
         told, grade = record["trial"]["rewards"], record["grade"]
