@@ -140,6 +140,9 @@ def rollout_of(found: Found, data: Path) -> Rollout:
         raise ValueError(f"its agent was not started: {_told(failure)}")
     contents, parts = _trajectory(folder)
     conversation = trajectories.read(parts)
+    told = [bytes_digest(content) for content in contents] or [
+        folder.name
+    ]  # an oracle's trials are alike but for the name
     agent, version, model = _agent(head)
     submission, problem = _submission(folder, task, data)
     seconds = _seconds(_of(head["result"], "agent_execution"))
@@ -176,7 +179,7 @@ def rollout_of(found: Found, data: Path) -> Rollout:
     rollout: Rollout = {
         "kind": "rollout",
         "version": 1,
-        "id": content_id("harbor", task["id"], *map(bytes_digest, contents), submission and submission["digest"]),
+        "id": content_id("harbor", task["id"], *told, submission and submission["digest"]),
         "lineage": [],
         "task": task,
         "group": found.group,

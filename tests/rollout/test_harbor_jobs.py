@@ -81,10 +81,11 @@ def test_an_agent_without_a_trajectory_is_a_rollout(jobs: tuple[Path, list[dict[
     folder, tasks = jobs
     job = folder / "jobs/2026-11-01__10-00-00"
     (job / "mill__aaaa/agent/trajectory.json").unlink()
+    (job / "mill__aaaa/artifacts/submission.csv").write_text((job / "mill__bbbb/artifacts/submission.csv").read_text())
     path = job / "mill__bbbb/agent/trajectory.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "steps": [], "final_metrics": {}}))
     made = records(run_command(*IMPORT, cwd=folder).stdout)
-    assert [record["group_size"] for record in made] == [2, 2, 1]
+    assert [record["group_size"] for record in made] == [2, 2, 1] and len({record["id"] for record in made}) == 3
     for record in made[:2]:
         assert record["messages"] == [{"role": "user", "content": tasks[0]["description"]}] and not record["turns"]
         assert [record["usage"][name] for name in ("prompt_tokens", "completion_tokens", "usd")] == [None] * 3
