@@ -491,15 +491,18 @@ def main() -> None:
         case "tasks":
             tasks(data)
         case "play":
-            play(data, *given.words, given)
+            variant, model = given.words
+            play(data, variant, model, given)
         case "write":
-            write(data, *given.words, given)
+            variant, model = given.words
+            write(data, variant, model, given)
         case "roles":
             roles()
         case "table":
             table()
         case "compare":
-            compare(*given.words, given.set)
+            before, after = given.words
+            compare(before, after, given.set)
         case "own":
             own()
         case "waste":

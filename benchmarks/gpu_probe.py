@@ -466,7 +466,7 @@ def on_the_card(size: str, folder: Path, device: str) -> Iterator[None]:
         made("1m", folder, "cpu")  # a tokenizer
         configured(size, folder)
 
-    def loaded(model: str, rank: int, alpha: int) -> tuple[Any, Any]:
+    def loaded(model: str, rank: int, alpha: int, dtype: str) -> tuple[Any, Any]:
         return made(size, folder, device), LoraConfig(
             r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
         )
@@ -487,11 +487,11 @@ def in_float32() -> Iterator[None]:
 
     settings, load = policy.device_settings, policy.load_policy
 
-    def loaded(model: str, rank: int, alpha: int) -> tuple[Any, Any]:
-        _, adapter = load(model, rank, alpha)
+    def loaded(model: str, rank: int, alpha: int, dtype: str) -> tuple[Any, Any]:
+        _, adapter = load(model, rank, alpha, dtype)
         return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), adapter
 
-    policy.device_settings = lambda: {**settings(), "bf16": False}
+    policy.device_settings = lambda dtype: {**settings(dtype), "bf16": False}
     policy.load_policy = loaded
     try:
         yield

@@ -158,7 +158,7 @@ def main() -> None:
         pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         work = [(task, level, sample) for task in tasks for sample in range(options.samples) for level in VALID]
         runs = list(
-            pool.map(lambda one: run_level(one[0], options.data / one[0]["data"]["dir"], *one[1:], solve), work)
+            pool.map(lambda one: run_level(one[0], options.data / one[0]["data"]["dir"], one[1], one[2], solve), work)
         )
     count = len(VALID)
     results = [(work[at][0], dict(zip(VALID, runs[at : at + count], strict=True))) for at in range(0, len(work), count)]

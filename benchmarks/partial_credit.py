@@ -94,6 +94,19 @@ def text_of(forms: Sequence[int]) -> str:
     return f"```python\nimport pandas as pd\n{body}\n```"
 
 
+class NoFacts:
+    """The prompt single-brief tells nothing of where programs run."""
+
+    def fact(self, name: str) -> str:
+        raise KeyError(name)
+
+
+def question(job: Any) -> str:
+    from mletools.scaffolds.messages import task_prompt
+
+    return task_prompt("single-brief", job, NoFacts())
+
+
 def jobs_of(task: dict[str, Any], seed: int, version: int | None, count: int) -> list[Any]:
     from mletools.rollout.runner import group_jobs
     from mletools.scaffolds.single import Single, SingleSettings
@@ -106,9 +119,9 @@ def jobs_of(task: dict[str, Any], seed: int, version: int | None, count: int) ->
 
 def record(job: Any, reply: Any) -> dict[str, Any]:
     from mletools.rollout.metered_model import as_answer
-    from mletools.scaffolds.single import question_of, record_of
+    from mletools.scaffolds.single import record_of
 
-    return record_of(job, {"role": "user", "content": question_of(job)}, as_answer(reply, 0.0))
+    return record_of(job, {"role": "user", "content": question(job)}, as_answer(reply, 0.0))
 
 
 def taught(out: Path) -> tuple[list[dict[str, Any]], Path]:
@@ -215,9 +228,8 @@ def rounds(
 
 def request(job: Any) -> Any:
     from mletools.models import Request
-    from mletools.scaffolds.single import question_of
 
-    return Request([{"role": "user", "content": question_of(job)}], job.seed, max_tokens=MAX_TOKENS)
+    return Request([{"role": "user", "content": question(job)}], job.seed, max_tokens=MAX_TOKENS)
 
 
 def play(

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    shares = []
+    shares: list[list[float]] = []
     seed = args.seed * 100_000
     while len(shares) < args.n:
         seed += 1
@@ -66,7 +66,7 @@ def shares_of(seed: int, problem: str) -> list[float] | None:
         draft = draft_world(world, rng)
     except Rejected:
         return None
-    scenario = next(each for each in scenarios() if each["key"] == world.origin["scenario"])
+    scenario: Any = next(each for each in scenarios() if each["key"] == world.origin["scenario"])
     target = TARGETS[problem]
     others = [name for name in TARGETS.values() if name != target]
     other = scenario[others[rng.randint(len(others))]]["causes"]
@@ -101,13 +101,14 @@ def columns_of(draft: TaskDraft) -> tuple[list[Column], dict[str, list[str]]]:
     ids = [*train["id"], *test["id"]]
     columns = list(draft.features)
     cells = {column.name: [*train[column.name], *test[column.name]] for column in columns}
-    for name, further in draft.page.columns.items():
-        lines = read_columns(draft.public[name])
+    assert draft.dataset is not None
+    for side in draft.dataset.sides:
+        lines = read_columns(draft.public[side.name])
         last = {
             lines["id"][at]: at for at in sorted(range(len(lines["id"])), key=lambda at: int(lines["revision"][at]))
         }
-        columns += further
-        cells.update({column.name: [lines[column.name][last[each]] for each in ids] for column in further})
+        columns += side.columns
+        cells.update({column.name: [lines[column.name][last[each]] for each in ids] for column in side.columns})
     return columns, cells
 
 

@@ -52,9 +52,9 @@ SIZES = {
 CONTEXT = 40960
 SIDES = {
     "trl": "TRL", "rows": "ours", "separate": "ours, --no-share-prefix", "tokens": "ours, --micro-tokens {}",
-    "varlen": "ours, --varlen", "varlen_tokens": "ours, --varlen --micro-tokens {}",
+    "bfloat16": "ours, --dtype bfloat16", "varlen": "ours, --varlen", "varlen_tokens": "ours, --varlen --micro-tokens {}",
 }  # fmt: skip
-CPU_SIDES, GPU_SIDES = list(SIDES)[:4], ["trl", "rows", "tokens", "varlen", "varlen_tokens"]
+CPU_SIDES, GPU_SIDES = list(SIDES)[:5], ["trl", "rows", "tokens", "varlen", "varlen_tokens"]
 SHORTEST, LONGEST = 50, 1200  # tokens of a completion
 LENGTHS = {
     "ragged": "log-normal, median 250, 50 to 1200",
@@ -134,7 +134,7 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
         loss_type=given.loss_type, mismatch="off", lora_rank=given.rank, lora_alpha=max(1, 2 * given.rank), groups_per_step=given.groups,
         micro_batch=10**6 if by_tokens else given.micro_batch, micro_tokens=given.micro_batch * longest if by_tokens else None,
         save_steps=10**9, learning_rate=1e-6, share_prefix=given.side != "separate",
-        varlen=given.side.startswith("varlen"),
+        varlen=given.side.startswith("varlen"), dtype="bfloat16" if given.side == "bfloat16" else "float32",
     )  # fmt: skip
     samples = [
         Sample(
@@ -178,7 +178,7 @@ def train_trl(given: argparse.Namespace, model: str, out: Path, groups: list[lis
         loss_type=given.loss_type, scale_rewards="group", beta=0.0, epsilon=0.2, epsilon_high=0.2, temperature=1.0,
         max_completion_length=max(LONGEST, *(len(c) for group in groups for _, c, _ in group)), learning_rate=1e-6, seed=0, lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
         disable_dropout=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True,
-        **policy.device_settings(),
+        **policy.device_settings("float32"),
     )  # fmt: skip
     loaded, adapter = policy.load_policy(model, given.rank, 2 * given.rank)
     trainer = GRPOTrainer(

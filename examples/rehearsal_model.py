@@ -241,8 +241,8 @@ def write(model: Any, tokenizer: Any) -> None:
     # what is said: a row has the right product with its token's code and with that of each choice that it is in
     head = tensors["lm_head.weight"].data
     wanted: dict[int, list[tuple[Any, float]]] = {}
-    for neuron in listed:
-        for token, _ in neuron.next:
+    for *_, following in listed:
+        for token, _ in following:
             wanted.setdefault(token, [(said[token], 1.0)])
     for following, own in of_set.items():
         for token, probability in following:
