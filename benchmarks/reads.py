@@ -1,6 +1,6 @@
 """What the kept programs read beside ./input: whether an earlier reward can have come from a table among the libraries.
 
-python benchmarks/reads.py [FILES]   answers of real_lm.py (default: all that are kept) or graded rollouts, .gz or not
+python benchmarks/reads.py [FILES]   answers of real_lm.py (default: SmolLM2's that are kept) or graded rollouts, .gz or not
 
 It looks at the text of every program: what it imports, calls that look for files or load a library's data, and paths.
 A program that cannot be parsed did not run; its text is searched for the same words.
@@ -57,7 +57,7 @@ def seen(code: str) -> tuple[set[str], set[str]]:
 
 
 def main() -> None:
-    files = sys.argv[1:] or sorted(map(str, (HERE / "real_lm").glob("*.jsonl.gz")))
+    files = sys.argv[1:] or sorted(map(str, (HERE / "real_lm" / "smollm2").glob("*.jsonl.gz")))
     counts: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()

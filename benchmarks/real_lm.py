@@ -1,13 +1,18 @@
-"""Does training on made tasks carry over to real tables? SmolLM2-135M on two cores, over seeds.
+"""What reinforcement does to a real language model, over seeds: the small sizes of the experiments in examples/.
 
-    python benchmarks/real_lm.py --hours 8 > benchmarks/real_lm.txt     # again the next night: it goes on
+    python benchmarks/real_lm.py rl4mle --hours 2 --set ROLLOUT=$PWD/.vllm/bin/mle-rollout     # again the next night: it goes on
+    python benchmarks/real_lm.py sandmle --hours 2
+    python benchmarks/real_lm.py smollm2                # prints what is kept; its recipe is gone
 
-Each seed is `make -C examples/sandmle SIZE=small SEED=...` with tasks, samples and weights of its own; the real tables are the
-same for all, split anew by each. What is there already is not made again; after --hours all that runs is killed, and the next call
-goes on. What was judged is kept in benchmarks/real_lm/SEED-ARM.jsonl.gz, without prompts and tasks' texts; a seed of which all
-arms are kept is not run again. Then the arms are compared: generated tasks that no arm was trained on, and real tables,
-paired by task, over the seeds that have both arms. A task's value is the mean over seeds and samples; intervals are over
-tasks (see mle-report --compare). --seeds chooses what is run and compared; --hours 0 runs nothing.
+Each seed is `make SIZE=small SEED=...` in the experiment's folder, with tasks, samples and weights of its own; real tables are the
+same for all seeds, split anew by each. One part (a seed, an arm, of rl4mle a task) is made after the other, the arms of a seed and
+task in turns. What a part came to is kept in benchmarks/real_lm, without prompts and tasks' texts: the fresh answers of the
+policy, what it sampled while it learnt, its optimiser steps. A part that is kept is not made again; after --hours all that runs is
+killed, and the next call goes on.
+
+Then the arms are compared by their fresh answers. sandmle, smollm2: generated tasks and real tables apart, none of them trained on,
+paired by task, a task's value being the mean over seeds and samples, intervals over tasks (mle-report --compare). rl4mle: one policy
+a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing.
 """
 
 from __future__ import annotations
@@ -17,65 +22,125 @@ import gzip
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import t
 from tabulate import tabulate
 
 ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "examples" / "sandmle"
 KEPT = Path(__file__).parent / "real_lm"
-ARMS = ("base", "seed-sft", "sft-sandmle", "sparse")
-PAIRS = (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle"))
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
 QUANTITIES = ("reward", "valid", "medal")
 
 
-def run(seed: int, out: Path, words: list[str], end: float) -> bool:
-    """One seed to its end; False where the time is up before."""
-    command = ["make", "-s", "-C", str(FOLDER), "SIZE=small", f"SEED={seed}", f"OUT={out}", *words]
-    made = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
+@dataclass(frozen=True)
+class Part:
+    """What is made in one go. files: of the run's folder, by what is kept of each."""
+
+    seed: int
+    arm: str
+    files: dict[str, str]
+    task: str = ""
+
+    def kept(self, experiment: str, what: str) -> Path:
+        name = "-".join(str(word) for word in (self.seed, self.arm, self.task) if word != "")
+        return KEPT / experiment / f"{name}{'' if what == 'answers' else f'.{what}'}.jsonl.gz"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """folder: of examples/, "" where there is no recipe any more. pairs: the second less the first. tasks: each has policies
+    of its own."""
+
+    folder: str
+    arms: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    tasks: tuple[str, ...] = ()
+
+    def parts(self, seeds: list[int]) -> Iterator[Part]:
+        for seed in seeds:
+            for task in self.tasks:
+                for arm in self.arms:
+                    own = f"{arm}/{task}"
+                    learnt = {"learning": f"{own}/graded.jsonl", "steps": f"{own}/steps.jsonl"}
+                    answers = f"base/{task}.jsonl" if arm == "base" else f"{own}/samples.jsonl"
+                    yield Part(seed, arm, {"answers": answers} | ({} if arm == "base" else learnt), task)
+            if not self.tasks:
+                for arm in self.arms:
+                    learnt = {"learning": f"{arm}/graded.jsonl", "steps": f"{arm}/steps.jsonl"}
+                    yield Part(seed, arm, {"answers": f"{arm}.graded.jsonl"} | ({} if arm == "base" else learnt))
+
+
+EXPERIMENTS = {
+    "smollm2": Experiment(
+        "",
+        ("base", "seed-sft", "sft-sandmle", "sparse"),
+        (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
+    ),
+    "sandmle": Experiment(
+        "sandmle", ("base", "sandmle", "sparse"), (("base", "sandmle"), ("base", "sparse"), ("sparse", "sandmle"))
+    ),
+    "rl4mle": Experiment(
+        "rl4mle",
+        ("base", "full", "no-credit", "improve"),
+        (("base", "full"), ("base", "no-credit"), ("no-credit", "full"), ("full", "improve")),
+        ("wine", "breast_cancer", "digits"),
+    ),
+}
+
+
+def made(experiment: Experiment, part: Part, out: Path, words: list[str], end: float) -> bool:
+    """One part to its end; False where the time is up before."""
+    command = ["make", "-s", "-C", str(ROOT / "examples" / experiment.folder), "SIZE=small"]
+    command += [f"SEED={part.seed}", f"OUT={out}", *words, str(out / part.files["answers"])]
+    making = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
     try:
-        status = made.wait(max(0.0, end - time.monotonic()))
+        status = making.wait(max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        os.killpg(made.pid, signal.SIGKILL)
-        made.wait()
+        os.killpg(making.pid, signal.SIGKILL)
+        making.wait()
         return False
     if status:
-        sys.exit(f"seed {seed}: make ended with {status}; its files are in {out}")
+        sys.exit(f"{part}: make ended with {status}; its files are in {out}")
     return True
 
 
-def keep(folder: Path, seed: int) -> None:
-    """The graded rollouts of a seed's arms, as far as they are there: {"kind", "rollout"}, without what a report does not read."""
-    KEPT.mkdir(exist_ok=True)
-    for arm in ARMS:
-        graded = folder / f"{arm}.graded.jsonl"
-        if not graded.exists():
-            continue
-        real = {json.loads(line)["id"] for line in (folder / "real.jsonl").read_text().splitlines()}
-        lines = []
-        for line in elsewhere(graded.read_text(), folder).splitlines():
-            rollout = json.loads(line)
-            task = rollout["task"]
-            told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
-            answers = [
-                {name: message[name] for name in ("role", "content", "loss")}
-                for message in rollout["messages"]
-                if message["role"] == "assistant"
-            ]
-            rollout |= {"lineage": [], "messages": answers, "plan": None}
-            rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
-            lines.append(json.dumps({"kind": "real" if task["id"] in real else "made", "rollout": rollout}) + "\n")
-        file = kept(seed, arm)
+def keep(name: str, part: Part, out: Path) -> None:
+    """What the part came to; the answers last, so that a part that has them is whole."""
+    real = out / "real.jsonl"
+    known = {json.loads(line)["id"] for line in real.read_text().splitlines()} if real.exists() else None
+    for what, source in sorted(part.files.items(), key=lambda entry: entry[0] == "answers"):
+        records = [json.loads(line) for line in elsewhere((out / source).read_text(), out).splitlines()]
+        lines = records if what == "steps" else [judged(rollout, known) for rollout in records]
+        file = part.kept(name, what)
+        file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(".partial")
-        unfinished.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        unfinished.write_bytes(gzip.compress(text.encode(), mtime=0))
         unfinished.replace(file)
+
+
+def judged(rollout: dict[str, Any], real: set[str] | None) -> dict[str, Any]:
+    """{"kind", "rollout"}, without what a report does not read."""
+    task = rollout["task"]
+    told = {name: value for name, value in task["provenance"].items() if name not in UNREAD}
+    answers = [
+        {name: message[name] for name in ("role", "content", "loss")}
+        for message in rollout["messages"]
+        if message["role"] == "assistant"
+    ]
+    rollout = rollout | {"lineage": [], "messages": answers, "plan": ""}
+    rollout["task"] = task | {"lineage": [], "description": "", "provenance": told}
+    return {"kind": "real" if real is None or task["id"] in real else "made", "rollout": rollout}
 
 
 def elsewhere(text: str, folder: Path) -> str:
@@ -86,24 +151,92 @@ def elsewhere(text: str, folder: Path) -> str:
     return text
 
 
-def kept(seed: int, arm: str) -> Path:
-    return KEPT / f"{seed}-{arm}.jsonl.gz"
+def read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
 
 
-def joined(arm: str, kind: str, seeds: list[int], folder: Path) -> Path:
-    """The rollouts of an arm over seeds, as a file; a real table, which each seed splits anew, is one task of them all."""
-    file = folder / f"{arm}.jsonl"
-    lines = []
-    for seed in seeds:
-        for line in gzip.decompress(kept(seed, arm).read_bytes()).decode().splitlines():
-            record = json.loads(line)
-            task = record["rollout"]["task"]
-            if kind == "real":
-                task["id"] = task["name"]
-            if record["kind"] == kind:
-                lines.append(json.dumps(record["rollout"]) + "\n")
-    file.write_text("".join(lines))
-    return file
+class Kept:
+    """The answers that are kept of an experiment's seeds."""
+
+    def __init__(self, name: str, seeds: list[int], folder: Path) -> None:
+        self.experiment, self._name, self._folder = EXPERIMENTS[name], name, folder
+        parts = [part for part in self.experiment.parts(seeds) if part.kept(name, "answers").exists()]
+        self._parts = {(part.arm, part.seed, part.task): part for part in parts}
+
+    def units(self, *arms: str) -> list[tuple[int, str]]:
+        """The seeds, with a task of which policies are, that all the arms have."""
+        found = [{key[1:] for key in self._parts if key[0] == arm} for arm in arms]
+        return sorted(set.intersection(*found))
+
+    def file(self, arm: str, kind: str, units: list[tuple[int, str]]) -> Path:
+        """Their rollouts as a file; a real table, which each seed splits anew, is one task of them all."""
+        file = self._folder / f"{arm}.jsonl"
+        lines = []
+        for seed, task in units:
+            for record in read(self._parts[arm, seed, task].kept(self._name, "answers")):
+                record["rollout"]["plan"] = ""
+                own = record["rollout"]["task"]
+                if kind == "real":
+                    own["id"] = f"{own['name']}-{seed}" if task else own["name"]
+                if record["kind"] == kind:
+                    lines.append(json.dumps(record["rollout"]) + "\n")
+        file.write_text("".join(lines))
+        return file
+
+    def levels(self, kind: str) -> str:
+        """A line for each arm: means over tasks, and how many rollouts of how many seeds."""
+        lines = []
+        for arm in self.experiment.arms:
+            if not (having := self.units(arm)):
+                continue
+            records = report("--label", arm, str(self.file(arm, kind, having)))
+            found = [record for record in records if record["task"] == "all"]
+            for one in found:
+                shares = [f"{100 * one[name]:.1f}" for name in ("valid", "above_median", "medal")]
+                seeds = len({seed for seed, _ in having})
+                lines.append([arm, seeds, len(having), one["rollouts"], *shares, f"{one['reward_mean']:.3f}"])
+        headers = ["arm", "seeds", "policies", "rollouts", "valid, %", "above median, %", "medal, %", "reward"]
+        return tabulate(lines, headers, "github", disable_numparse=True)
+
+    def differences(self, kind: str) -> str:
+        """A line for each pair of arms and quantity, paired by task."""
+        lines = []
+        for pair in self.experiment.pairs:
+            if not (having := self.units(*pair)):
+                continue
+            files = [self.file(arm, kind, having) for arm in pair]
+            if not all(file.stat().st_size for file in files):
+                continue
+            for by in QUANTITIES:
+                compared = self._over_policies if self.experiment.tasks else over_tasks
+                lines.append([f"{pair[1]} - {pair[0]}", by, *compared(pair, files, by)])
+        headers = ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"]
+        return tabulate(lines, headers, "github", disable_numparse=True)
+
+    def _over_policies(self, pair: tuple[str, str], files: list[Path], by: str) -> list[str]:
+        name = {"reward": "reward_mean"}.get(by, by)
+        values = [
+            {each["task"]: each[name] for each in report("--label", arm, str(file)) if each["task"] != "all"}
+            for arm, file in zip(pair, files, strict=True)
+        ]
+        each = [values[1][task] - value for task, value in values[0].items()]
+        interval = ""
+        if len(each) > 1:
+            half = t.ppf(0.975, len(each) - 1) * statistics.stdev(each) / len(each) ** 0.5
+            interval = f"{statistics.mean(each) - half:+.3f} to {statistics.mean(each) + half:+.3f}"
+        ahead = [sum(sign(value) == wanted for value in each) for wanted in (1, 0, -1)]
+        return [f"{statistics.mean(each):+.3f}", interval, *map(str, ahead)]
+
+
+def sign(value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def over_tasks(pair: tuple[str, str], files: list[Path], by: str) -> list[str]:
+    words = [word for arm, file in zip(pair, files, strict=True) for word in ("--label", arm, str(file))]
+    (found,) = report("--compare", "--by", by, *words)
+    interval = " to ".join(f"{bound:+.3f}" for bound in found["difference_ci"] or ())
+    return [f"{found['difference_mean']:+.3f}", interval, *(str(found[name]) for name in ("win", "tie", "loss"))]
 
 
 def report(*words: str) -> list[dict[str, Any]]:
@@ -113,60 +246,56 @@ def report(*words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def levels(kind: str, seeds: list[int], folder: Path) -> str:
-    """A line for each arm: means over tasks, and how many rollouts of how many seeds."""
+def learning(name: str, seeds: list[int]) -> str:
+    """Of each policy the share of valid programs, and the mean reward, of what it sampled in each version."""
     lines = []
-    for arm in ARMS:
-        having = [seed for seed in seeds if kept(seed, arm).exists()]
-        if not having:
+    for part in EXPERIMENTS[name].parts(seeds):
+        file = part.kept(name, "learning")
+        if not file.exists():
             continue
-        file = joined(arm, kind, having, folder)
-        (found,) = (record for record in report("--label", arm, str(file)) if record["task"] == "all")
-        shares = [f"{100 * found[name]:.1f}" for name in ("valid", "above_median", "medal")]
-        lines.append([arm, len(having), found["rollouts"], *shares, f"{found['reward_mean']:.3f}"])
-    headers = ["arm", "seeds", "rollouts", "valid, %", "above median, %", "medal, %", "reward"]
-    return tabulate(lines, headers, "github", disable_numparse=True)
-
-
-def differences(kind: str, seeds: list[int], folder: Path) -> str:
-    """A line for each pair of arms and quantity, paired by task."""
-    lines = []
-    for pair in PAIRS:
-        having = [seed for seed in seeds if all(kept(seed, arm).exists() for arm in pair)]
-        if not having:
-            continue
-        words = [word for arm in pair for word in ("--label", arm, str(joined(arm, kind, having, folder)))]
-        for by in QUANTITIES:
-            (found,) = report("--compare", "--by", by, *words)
-            interval = " to ".join(f"{bound:+.3f}" for bound in found["difference_ci"] or ())
-            tasks = [found[name] for name in ("win", "tie", "loss")]
-            lines.append([f"{pair[1]} - {pair[0]}", by, f"{found['difference_mean']:+.3f}", interval, *tasks])
-    headers = ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"]
-    return tabulate(lines, headers, "github", disable_numparse=True)
+        by_version: dict[int, list[tuple[bool, float]]] = {}
+        for record in read(file):
+            rollout = record["rollout"]
+            row = (rollout["grade"]["valid"], rollout["reward"])
+            by_version.setdefault(rollout["policy"]["version"] or 0, []).append(row)
+        cells = []
+        for _, rows in sorted(by_version.items()):
+            valid, rewards = zip(*rows, strict=True)
+            cells.append(f"{sum(valid)}/{len(rows)} {statistics.mean(rewards):.2f}")
+        lines.append([part.seed, part.task, part.arm, *cells])
+    width = max((len(line) for line in lines), default=3) - 3
+    return tabulate(lines, ["seed", "task", "arm", *map(str, range(width))], "github", disable_numparse=True)
 
 
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--out", type=Path, default=FOLDER / "runs" / "small")
-    parser.add_argument("--hours", type=float, default=1e9, help="kill what runs after so long")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "real_lm")
+    parser.add_argument("--hours", type=float, default=0.0, help="kill what runs after so long; default: run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
     given = parser.parse_args()
+    name, experiment = given.experiment, EXPERIMENTS[given.experiment]
+    if given.hours and not experiment.folder:
+        parser.error(f"{name}: there is no recipe any more; what is kept is compared without --hours")
     end = time.monotonic() + 3600 * given.hours
-    for seed in given.seeds if given.hours else []:
-        if all(kept(seed, arm).exists() for arm in ARMS):
+    for part in experiment.parts(given.seeds) if given.hours else ():
+        if part.kept(name, "answers").exists():
             continue
-        folder = given.out.resolve() / f"seed-{seed}"
-        whole = run(seed, folder, given.set, end)
-        keep(folder, seed)
-        if not whole:
-            print(f"seed {seed}: the time is up; the same command goes on", file=sys.stderr)
+        out = given.out.resolve() / name / f"seed-{part.seed}"
+        if not made(experiment, part, out, given.set, end):
+            print(f"{part}: the time is up; the same command goes on", file=sys.stderr)
             break
+        keep(name, part, out)
     with tempfile.TemporaryDirectory() as folder:
-        for kind, name in KINDS.items():
-            found = [writer(kind, given.seeds, Path(folder)) for writer in (levels, differences)]
-            print("\n\n".join([f"## {name.capitalize()}", *found]), end="\n\n")
+        kept = Kept(name, given.seeds, Path(folder))
+        for kind, title in KINDS.items():
+            if kind == "made" and experiment.tasks:
+                continue
+            print("\n\n".join([f"## {title.capitalize()}", kept.levels(kind), kept.differences(kind)]), end="\n\n")
+    if "\n" in (table := learning(name, given.seeds)).rstrip("|- \n"):
+        print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ MICRO_TOKENS ?=
 whole = touch $(1); [ -z "$$(tail -c 1 $(1))" ] || sed -i '$$d' $(1)
 define train
 mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
-  $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) mle-rollout -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+  $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) $(ROLLOUT) -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | python3 ../tee.py $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
   | $(TRAINER) mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) $(BOUND) --max-steps $(3) --model $(1) --run-dir $(2) \
@@ -141,9 +141,11 @@ endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
 # its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
-# SERVER=http://localhost:8000/v1. SIZE=small takes vLLM where it is installed beside mletools.
+# SERVER=http://localhost:8000/v1. SIZE=small takes vLLM where it is installed beside the sampler's command, which may be that of an
+# environment of its own: ROLLOUT=../../.vllm/bin/mle-rollout.
+ROLLOUT ?= mle-rollout
+VLLM := $(wildcard $(dir $(shell command -v $(ROLLOUT)))vllm)
 LOCAL ?= $(or $(if $(filter tiny,$(SIZE)),hf),$(if $(filter small,$(SIZE)),$(if $(VLLM),,hf)),vllm)
-VLLM := $(wildcard $(dir $(shell command -v mle-rollout))vllm)
 SERVER ?=
 SAMPLER := $(if $(SERVER),-m policy --model-url $(SERVER),-m $(LOCAL):)
 
@@ -153,7 +155,7 @@ policy = $(LOCAL):$(call weights,$(1))
 
 # $(call sampled,OPTIONS AND TASKS): the rollouts, from a file of their own, so that a killed make samples none of them, and pays for none,
 # a second time
-sampled = mle-rollout -q $(1) -o $@.rollouts --resume; cat $@.rollouts
+sampled = $(ROLLOUT) -q $(1) -o $@.rollouts --resume; cat $@.rollouts
 
 # $(call only,TASKS,ARMS,FOLDER): of each arm's graded rollouts those of the tasks in the file TASKS, into FOLDER/ARM.jsonl
 only = mkdir -p $(3); for arm in $(2); do \

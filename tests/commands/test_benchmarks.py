@@ -43,6 +43,29 @@ def test_a_script_reads_only_options_that_it_has(script: Path) -> None:
     assert read <= declared(tree)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("real_lm.py smollm2", "| sft-sandmle - seed-sft | reward     | +0.102"),
+        ("over_seeds.py mle-rl -n 0", "| mle-rl - base"),
+        ("coder.py table", "| single"),
+        ("coder.py own", "| single"),
+        ("coder.py compare before after --set test", "| react"),
+        ("coder.py waste before --set test", "| program fails"),
+        ("reads.py", "programs"),
+    ],
+    ids=lambda value: value if ".py" in value else "",
+)
+def test_what_is_kept_is_printed_again(words: str, printed: str, tmp_path: Path) -> None:
+    script, *arguments = words.split()
+    command = [sys.executable, ROOT / "benchmarks" / script, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+
+
 @pytest.mark.nightly
 def test_the_comparison_of_searches_in_small(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.jsonl"

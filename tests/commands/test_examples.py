@@ -27,7 +27,11 @@ def make(folder: str, *arguments: str, first: Path = BIN) -> subprocess.Complete
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "size"),
-    [*((folder, size) for folder in EXPERIMENTS for size in ("tiny", "rehearsal", "paper")), ("sandmle", "small")],
+    [
+        *((folder, size) for folder in EXPERIMENTS for size in ("tiny", "rehearsal", "paper")),
+        ("sandmle", "small"),
+        ("rl4mle", "small"),
+    ],
 )
 def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Path) -> None:
     done = make(folder, "options", f"SIZE={size}", f"OUT={tmp_path}/runs")
