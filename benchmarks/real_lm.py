@@ -51,9 +51,9 @@ class Part:
     files: dict[str, str]
     task: str = ""
 
-    def kept(self, experiment: str, what: str) -> Path:
+    def kept(self, folder: Path, what: str) -> Path:
         name = "-".join(str(word) for word in (self.seed, self.arm, self.task) if word != "")
-        return KEPT / experiment / f"{name}{'' if what == 'answers' else f'.{what}'}.jsonl.gz"
+        return folder / f"{name}{'' if what == 'answers' else f'.{what}'}.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,14 @@ def made(experiment: Experiment, part: Part, out: Path, words: list[str], end: f
     return True
 
 
-def keep(name: str, part: Part, out: Path) -> None:
+def keep(folder: Path, part: Part, out: Path) -> None:
     """What the part came to; the answers last, so that a part that has them is whole."""
     real = out / "real.jsonl"
     known = {json.loads(line)["id"] for line in real.read_text().splitlines()} if real.exists() else None
     for what, source in sorted(part.files.items(), key=lambda entry: entry[0] == "answers"):
         records = [json.loads(line) for line in elsewhere((out / source).read_text(), out).splitlines()]
         lines = records if what == "steps" else [judged(rollout, known) for rollout in records]
-        file = part.kept(name, what)
+        file = part.kept(folder, what)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(".partial")
         text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -158,9 +158,9 @@ def read(file: Path) -> list[dict[str, Any]]:
 class Kept:
     """The answers that are kept of an experiment's seeds."""
 
-    def __init__(self, name: str, seeds: list[int], folder: Path) -> None:
-        self.experiment, self._name, self._folder = EXPERIMENTS[name], name, folder
-        parts = [part for part in self.experiment.parts(seeds) if part.kept(name, "answers").exists()]
+    def __init__(self, experiment: Experiment, seeds: list[int], kept: Path, folder: Path) -> None:
+        self.experiment, self._kept, self._folder = experiment, kept, folder
+        parts = [part for part in experiment.parts(seeds) if part.kept(kept, "answers").exists()]
         self._parts = {(part.arm, part.seed, part.task): part for part in parts}
 
     def units(self, *arms: str) -> list[tuple[int, str]]:
@@ -173,7 +173,7 @@ class Kept:
         file = self._folder / f"{arm}.jsonl"
         lines = []
         for seed, task in units:
-            for record in read(self._parts[arm, seed, task].kept(self._name, "answers")):
+            for record in read(self._parts[arm, seed, task].kept(self._kept, "answers")):
                 record["rollout"]["plan"] = ""
                 own = record["rollout"]["task"]
                 if kind == "real":
@@ -246,11 +246,13 @@ def report(*words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def learning(name: str, seeds: list[int]) -> str:
-    """Of each policy the share of valid programs, and the mean reward, of what it sampled in each version."""
+def learning(parts: Iterator[Part], kept: Path) -> str:
+    """Of each policy the minutes of training, how many of them waiting for what is sampled and run, and of each version the
+    share of valid programs and the mean reward of what it sampled.
+    """
     lines = []
-    for part in EXPERIMENTS[name].parts(seeds):
-        file = part.kept(name, "learning")
+    for part in parts:
+        file = part.kept(kept, "learning")
         if not file.exists():
             continue
         by_version: dict[int, list[tuple[bool, float]]] = {}
@@ -262,9 +264,12 @@ def learning(name: str, seeds: list[int]) -> str:
         for _, rows in sorted(by_version.items()):
             valid, rewards = zip(*rows, strict=True)
             cells.append(f"{sum(valid)}/{len(rows)} {statistics.mean(rewards):.2f}")
-        lines.append([part.seed, part.task, part.arm, *cells])
-    width = max((len(line) for line in lines), default=3) - 3
-    return tabulate(lines, ["seed", "task", "arm", *map(str, range(width))], "github", disable_numparse=True)
+        steps = read(part.kept(kept, "steps"))
+        waited, trained = (sum(step[name] for step in steps) / 60 for name in ("waited_s", "duration_s"))
+        lines.append([part.seed, part.task, part.arm, f"{waited:.0f}", f"{trained:.0f}", *cells])
+    heads = ["seed", "task", "arm", "waited, min", "trained, min"]
+    versions = range(max((len(line) for line in lines), default=0) - len(heads))
+    return tabulate(lines, [*heads, *map(str, versions)], "github", disable_numparse=True) if lines else ""
 
 
 def main() -> None:
@@ -275,26 +280,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "real_lm")
     parser.add_argument("--hours", type=float, default=0.0, help="kill what runs after so long; default: run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what is kept")
     given = parser.parse_args()
     name, experiment = given.experiment, EXPERIMENTS[given.experiment]
     if given.hours and not experiment.folder:
         parser.error(f"{name}: there is no recipe any more; what is kept is compared without --hours")
-    end = time.monotonic() + 3600 * given.hours
+    end, folder = time.monotonic() + 3600 * given.hours, given.kept / name
     for part in experiment.parts(given.seeds) if given.hours else ():
-        if part.kept(name, "answers").exists():
+        if part.kept(folder, "answers").exists():
             continue
         out = given.out.resolve() / name / f"seed-{part.seed}"
         if not made(experiment, part, out, given.set, end):
             print(f"{part}: the time is up; the same command goes on", file=sys.stderr)
             break
-        keep(name, part, out)
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Kept(name, given.seeds, Path(folder))
+        keep(folder, part, out)
+    with tempfile.TemporaryDirectory() as work:
+        kept = Kept(experiment, given.seeds, folder, Path(work))
         for kind, title in KINDS.items():
             if kind == "made" and experiment.tasks:
                 continue
             print("\n\n".join([f"## {title.capitalize()}", kept.levels(kind), kept.differences(kind)]), end="\n\n")
-    if "\n" in (table := learning(name, given.seeds)).rstrip("|- \n"):
+    if table := learning(experiment.parts(given.seeds), folder):
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
 
 
