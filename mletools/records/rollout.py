@@ -444,6 +444,9 @@ class SearchComponent(TypedDict, total=False):
     constants: Mapping[str, bool | int | float | str]
 
 
+SearchEnd = Literal["nodes", "seconds", "tokens", "usd", "too_late", "user", "paths"]
+
+
 class Search(TypedDict):
     """Components, budget, cost and final choice of a search, and how its answers were read."""
 
@@ -471,8 +474,10 @@ class Search(TypedDict):
     taken_over: NotRequired[Positive]
     """Nodes that it began with, from another graph (--from-graph); the sums of time and cost have theirs. Absent: none."""
 
-    stopped: NotRequired[bool]
-    """true: the user ended it before its budget was used up; absent: nobody did."""
+    ended: NotRequired[SearchEnd]
+    """Why no further node was begun: a bound of its budget was reached (nodes, seconds, tokens, usd); too_late: less time was
+    left than a node (in rounds: a round) has taken on average; user: who ended it early; paths: which had nothing to begin.
+    Absent: it goes on, or an earlier version made it."""
 
     clock: NotRequired[Literal["wall", "work"]]
     """What seconds of the search are: of the wall clock, with waiting and without the time between a kill and a resume;

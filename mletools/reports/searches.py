@@ -59,7 +59,8 @@ class Progress:
             parts.append(f"{usage['usd']:.2f}{_of(budget.get('usd'), 'g')} USD")
         if self.idle_s is not None:
             parts.append(f"the last node {facts.clock(self.idle_s)} ago" if nodes else "no node yet")
-        return ", ".join(parts)
+        ended = self.record["search"].get("ended") if self.state == "ended" else None
+        return ", ".join(parts) + (f"; {facts.ENDS[ended]}" if ended is not None else "")
 
     def time(self) -> str:
         """The time that is used, and what is left of it."""

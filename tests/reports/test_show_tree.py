@@ -249,10 +249,10 @@ def test_the_top_counts_answers_read_leniently_and_replaced() -> None:
 
 def test_the_top_says_how_a_search_began_and_ended() -> None:
     record = pond()
-    assert not any(words in text(record, width=200) for words in ("another graph", "ended early", "together"))
-    record["search"] |= {"taken_over": 3, "stopped": True, "ensemble": [4, 2]}
+    assert not any(words in text(record, width=200) for words in ("another graph", "it was ended early", "together"))
+    record["search"] |= {"taken_over": 3, "ended": "user", "ensemble": [4, 2]}
     shown = text(record, width=200)
-    assert "began with 3 nodes of another graph\n" in shown and "ended early by the user\n" in shown
+    assert "began with 3 nodes of another graph\n" in shown and "ended      it was ended early\n" in shown
     assert "handed in  an ensemble of the submissions of nodes 4, 2\n" in shown
 
 

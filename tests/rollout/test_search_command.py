@@ -369,5 +369,5 @@ def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
         (tmp_path / "graphs/stop").touch()
         assert process.wait(timeout=100) == 0 and gone(family)
     (made,) = records((tmp_path / "out.jsonl").read_bytes())
-    assert made["search"]["stopped"] is True and 4 <= len(made["turns"]) < 40
+    assert made["search"]["ended"] == "user" and 4 <= len(made["turns"]) < 40
     assert made["search"]["chosen"] is not None

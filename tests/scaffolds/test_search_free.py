@@ -184,7 +184,7 @@ class Stopping(Town):
 def test_a_stopped_search_hands_in_its_best_so_far(tmp_path: Path, rounds: str) -> None:
     found = settings(preset="rd-agent", rounds=rounds, max_turns=40, max_seconds=None)
     made = play(tmp_path, found, Stopping, hands=3)[0][-1]
-    assert made["search"]["stopped"] is True and made["stop_reason"] == "finished"
+    assert made["search"]["ended"] == "user" and made["stop_reason"] == "finished"
     scores = [node["score"] for node in turns(made) if node["score"] is not None]
     assert 0 < len(made["turns"]) < 30
     assert made["validation"]["score"] == min(scores)
@@ -207,7 +207,7 @@ def test_a_program_that_runs_when_a_search_is_stopped_is_left(tmp_path: Path) ->
     made, place = play(tmp_path, free(evaluation="standard", max_turns=40), Hanging, hands=3)
     asked = len(place.events)
     Hanging.over.set()
-    assert made[-1]["search"]["stopped"] and len(made[-1]["turns"]) < 40
+    assert made[-1]["search"]["ended"] == "user" and len(made[-1]["turns"]) < 40
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and thread.daemon:
             thread.join(2)

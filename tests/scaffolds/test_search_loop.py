@@ -236,19 +236,21 @@ def test_how_many_hands_there_are_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "nodes"),
+    ("bound", "nodes", "end"),
     [
         # aide: an idea (0.5 s) and a program (0.5 s) that runs for 2 s: 3 s, 0.02 USD and 40 tokens a node
-        ({"max_seconds": 10.0}, 3),  # for a fourth there is not the time that the others took
-        ({"max_usd": 0.05}, 3),
-        ({"max_tokens": 80}, 2),
+        ({"max_seconds": 10.0}, 3, "too_late"),  # for a fourth there is not the time that the others took
+        ({"max_usd": 0.05}, 3, "usd"),
+        ({"max_tokens": 80}, 2, "tokens"),
+        ({"max_turns": 4}, 4, "nodes"),
     ],
 )
-def test_a_budget_ends_it(tmp_path: Path, bound: dict[str, Any], nodes: int) -> None:
-    found = settings("debug_probability=0", max_turns=100, **{"max_seconds": None, **bound})
+@pytest.mark.parametrize("rounds", [{}, {"rounds": "free", "workers": 1}], ids=["whole", "free"])
+def test_a_budget_ends_it(tmp_path: Path, bound: dict[str, Any], nodes: int, end: str, rounds: dict[str, Any]) -> None:
+    found = settings("debug_probability=0", **{"max_turns": 100, "max_seconds": None, **bound, **rounds})
     records, _ = play(tmp_path, found)
     assert len(records[-1]["turns"]) == nodes
-    assert records[-1]["stop_reason"] == "finished"
+    assert (records[-1]["stop_reason"], records[-1]["search"]["ended"]) == ("finished", end)
 
 
 def test_the_clock_counts_what_goes_on_at_once_as_its_longest(tmp_path: Path) -> None:

@@ -6,6 +6,15 @@ from typing import Any
 from ..turns import runs_after
 
 Record = Mapping[str, Any]
+ENDS = {  # of a search, see the schema
+    "nodes": "it has as many nodes as it may",
+    "seconds": "its time is used up",
+    "tokens": "its tokens are used up",
+    "usd": "its money is used up",
+    "too_late": "less time was left than a node has taken on average",
+    "user": "it was ended early",
+    "paths": "its paths have nothing left to begin",
+}
 
 
 def number(value: float | None, form: str = ".6g") -> str:

@@ -120,8 +120,8 @@ def _searched(search: Record) -> Iterator["Text"]:
     yield fact("budget", (_options(budget)[2:] or "none") + took)
     if taken := search.get("taken_over"):
         yield fact("", f"began with {taken} nodes of another graph")
-    if search.get("stopped"):
-        yield fact("", "ended early by the user")
+    if ended := search.get("ended"):
+        yield fact("ended", facts.ENDS[ended])
     number = search.get("chosen")
     yield fact("chosen", ("none" if number is None else f"node {number}", "bold"), f": {search.get('how') or '-'}")
     for each in search.get("candidates") or ():

@@ -136,7 +136,9 @@ def _rows(rollout: Record, of: Sequence[Turn], view: View) -> Iterator["Text"]:
         }
         rows.append({**cells, "node": lead + cells["node"], "words": _words(turn, view.width)})
     names = [name for name in HEADER[:-1] if any(row[name] for row in rows)]
-    if len({row["stage"] for row in rows}) == 1:
+    components = rollout["search"].get("components") or {}
+    planned = components.get("planning", {}).get("name") != "none"
+    if not planned or len({row["stage"] for row in rows}) == 1:
         names.remove("stage")
     widths = {name: max(cell_len(name), *(cell_len(row[name]) for row in rows)) for name in names}
     for name in OPTIONAL:

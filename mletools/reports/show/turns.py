@@ -30,7 +30,7 @@ PROBLEMS = {
     "no_code": "the answer holds no program",
     "debug": "no run on a part of the rows succeeded",
     "slow": "the full run would take too long",
-    "failed": "the program failed",
+    "failed": "the program failed, or handed nothing in",
     "invalid": "the submission cannot be scored",
     "inauthentic": "the submission is not a model's prediction",
     "no_score": "the search has no score to compare",

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ...base.output import AnyRecord
 from ...base.typed import convert
+from ...records.rollout import SearchEnd
 from ..interface import SearchEnvironment
 from .data import Budget, Expansion, Plan, Start
 from .graph import Details, Graph
@@ -30,11 +31,14 @@ class Parts(Protocol):
     job: SearchJob
     environment: SearchEnvironment
     graph: Graph
+    ended: SearchEnd | None  # why no further node was begun
 
     @property
     def clock(self) -> float: ...
 
     def is_stopped(self) -> bool: ...
+
+    def is_used_up(self, under_way: Sequence[NodeContext] = ()) -> bool: ...
 
     def share(self, under_way: Sequence[NodeContext] = ()) -> float: ...
 
@@ -83,7 +87,7 @@ class FreeWorkers:
     def _begin(self) -> bool:
         """Begin a node: its research here, since ideas see those before them, its development in a thread."""
         search = self._search
-        if search.share([node.context for node in self._under_way.values()]) >= 1:
+        if search.is_used_up([node.context for node in self._under_way.values()]):
             return False  # also of nodes that a killed search had begun, where the budget is smaller now
         while self._next in search.graph.started:
             self._next += 1
@@ -108,11 +112,13 @@ class FreeWorkers:
         if left is not None and graph.nodes:
             mean = sum(node.elapsed - node.began for node in graph.nodes) / len(graph)
             if left < mean:
+                search.ended = "too_late"
                 raise _Nothing
         under_way = tuple(node.start.expansion for node in self._under_way.values())
         plan = replace(search.plan(Budget(share, settings.execution_seconds, left)), under_way=under_way)
         expansion = following(search.select(plan, self._next), under_way)
         if expansion is None:
+            search.ended = "paths"
             raise _Nothing
         beside = tuple(node.idea.hypothesis.text for node in self._under_way.values() if node.idea is not None)
         return asdict(Start(self._next, len(graph), plan, expansion, beside, clock, deadline))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...base.ids import derive_seed
 from ...records.rollout import Hypothesis as RecordedHypothesis
-from ...records.rollout import Phase, Rollout, Usage
+from ...records.rollout import Phase, Rollout, SearchEnd, Usage
 from ..interface import STOP, RunResult, SearchEnvironment
 from .clock import WallClock
 from .components import Components
@@ -43,7 +43,7 @@ class Search:
         lower = job.task["metric"]["lower_is_better"]
         self.graph = Graph(path, lower, settings.rounded, settings.max_scores, anew=not resume)
         self._stop_file = path.parent / STOP
-        self.stopped = False  # by the user
+        self.ended: SearchEnd | None = None
         self._wall: WallClock | None = None
         self._outside: list[NodeContext] = []  # of nodes: the contexts of the beginning and the choice
         self._system = ""
@@ -75,20 +75,29 @@ class Search:
 
     def _explore_in_rounds(self) -> None:
         settings = self.job.settings
-        while (share := self.share()) < 1 and not self.is_stopped():
+        while not self.is_stopped() and not self.is_used_up():
             deadline, rounds = self.deadline(), self.graph.rounds
             left = None if deadline is None else deadline - self.clock
-            plan = self.plan(Budget(share, settings.execution_seconds, left))
+            plan = self.plan(Budget(self.share(), settings.execution_seconds, left))
             expansions = self.select(plan, self.graph.rounds)[: settings.max_turns - len(self.graph)]
             too_late = left is not None and rounds and left < self.graph.elapsed / rounds
             if not expansions or too_late:
+                self.ended = "too_late" if too_late else "paths"
                 break
             self._round(plan, expansions)
 
     def is_stopped(self) -> bool:
         """Whether the user wants the best so far: there is a file STOP beside the graphs."""
-        self.stopped = self.stopped or self._stop_file.exists()
-        return self.stopped
+        if self._stop_file.exists():
+            self.ended = "user"
+        return self.ended == "user"
+
+    def is_used_up(self, under_way: Sequence[NodeContext] = ()) -> bool:
+        """Whether a bound of the budget is reached."""
+        name, share = max(self._shares(under_way).items(), key=lambda entry: entry[1])
+        if share >= 1:
+            self.ended = name
+        return share >= 1
 
     def select(self, plan: Plan, round: int) -> list[Expansion]:
         """The nodes that the paths select."""
@@ -252,20 +261,23 @@ class Search:
 
         under_way: the contexts of nodes that are not in the graph yet.
         """
+        return min(1.0, max(self._shares(under_way).values()))
+
+    def _shares(self, under_way: Sequence[NodeContext]) -> dict[SearchEnd, float]:
+        """The used share of each bound."""
         settings, spent = self.job.settings, self.usage()
         total = reduce(added, [used for each in (spent, *(node.usage for node in under_way)) for used in each.values()])
-        bounds = (
-            (len(self.graph) + len(under_way), settings.max_turns),
-            (self.clock, self.deadline()),
-            (total["completion_tokens"], settings.max_tokens),
-            (total["usd"], settings.max_usd),
-        )
-        shares = [
-            float(len(self.graph) + len(under_way) > 0) if used is None else used / most if most else 1.0
-            for used, most in bounds
+        bounds: dict[SearchEnd, tuple[float | None, float | None]] = {
+            "nodes": (len(self.graph) + len(under_way), settings.max_turns),
+            "seconds": (self.clock, self.deadline()),
+            "tokens": (total["completion_tokens"], settings.max_tokens),
+            "usd": (total["usd"], settings.max_usd),
+        }
+        return {
+            name: float(len(self.graph) + len(under_way) > 0) if used is None else used / most if most else 1.0
+            for name, (used, most) in bounds.items()
             if most is not None
-        ]
-        return float(min(1.0, max(shares)))
+        }
 
     @property
     def clock(self) -> float:
@@ -288,7 +300,7 @@ class Search:
         """The search's rollout with this choice, and a text as its message."""
         notes = [context.notes for context in self._outside]
         usage, by_role = self.usage(), self.usage_by_role()
-        return search_record(self.job, message, self.graph, choice, usage, by_role, self.clock, notes, self.stopped)
+        return search_record(self.job, message, self.graph, choice, usage, by_role, self.clock, notes, self.ended)
 
     def done(self) -> None:
         """Drop the tapes of requests outside of nodes: the records are written."""

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from ...base.errors import ToolError
 from ...base.ids import content_id
-from ...records.rollout import Candidate, Phase, PhaseUsage, Rollout, Search, SearchNode, Turn, Usage
+from ...records.rollout import Candidate, Phase, PhaseUsage, Rollout, Search, SearchEnd, SearchNode, Turn, Usage
 from ..episode import NOTHING_RAN
 from .data import Choice
 from .graph import Details, Exchange, Graph, Notes, added, notes_of
@@ -24,11 +24,11 @@ def search_record(
     by_role: Mapping[str, Usage],
     clock: float,
     notes: Sequence[Notes] = (),
-    stopped: bool = False,
+    ended: SearchEnd | None = None,
 ) -> Rollout:
     """The rollout of a search that took `clock` seconds on its clock, with the text `task` as its message.
 
-    stopped: by the user. usage: by phase, of models and programs. by_role: of the models' answers, by role. notes: on answers outside of nodes.
+    ended: why no further node was begun. usage: by phase, of models and programs. by_role: of the models' answers, by role. notes: on answers outside of nodes.
     """
     settings = job.settings
     chosen = None if choice.number is None else graph.details(choice.number)
@@ -50,8 +50,8 @@ def search_record(
         search["ensemble"] = list(choice.members)
     if graph.taken_over:
         search["taken_over"] = graph.taken_over
-    if stopped:
-        search["stopped"] = True
+    if ended is not None:
+        search["ended"] = ended
     if settings.evaluation_asked is not None:
         search["evaluation_asked"] = settings.evaluation_asked
     counts = _note_counts(graph, notes)
