@@ -44,7 +44,7 @@ def describe(
         return [
             f"a step: up to {size.rows} sequences of {size.tokens:,} tokens; the largest micro-batch: "
             f"{size.micro_rows} of {size.length:,} tokens{assumed}",
-            *memory.report(model, options.lora_rank, size, reference, options.logits_memory),
+            *memory.report(model, options.lora_rank, size, reference, options.logits_memory, options.dtype),
         ]
     except ToolError as error:
         return [f"memory is not estimated: {error}"]

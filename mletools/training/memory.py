@@ -5,7 +5,7 @@ autograd keeps of a layer, counted on the transformer with RMSNorm and a gated M
 Korthikanti et al. (2022), "Reducing activation recomputation in large transformer models", section 4, count GPT's;
 logits by the tiles of TRL's chunked language-model head. benchmarks/train_memory.py measures it on a CPU.
 
-Covered: float32 on a CPU; bfloat16 autocast with gradient checkpointing on a GPU; copies, FSDP and ZeRO over several
+Covered: float32 and, within a tenth, bfloat16 autocast on a CPU; bfloat16 autocast with gradient checkpointing on a GPU; copies, FSDP and ZeRO over several
 processes. Not covered: activations of other architectures (experts, state spaces), what an allocator holds beyond the
 tensors, the libraries themselves, offloading to the CPU.
 """
@@ -127,32 +127,35 @@ def estimate(
     spread: Sharding = Sharding(),
     reference: bool = False,
     logits_memory: float | None = None,
+    dtype: str = "float32",
 ) -> dict[str, float]:
     """Bytes of one process by what they hold, at the peak of a step of several micro-batches.
 
     rows, length: of the largest micro-batch, as if no prefix were shared. reference: a second model for the KL term,
     where all weights are trained. logits_memory: megabytes for a tile of logits, None for the default.
+    dtype: what a CPU computes in; a GPU does in bfloat16.
     """
     gpu, full = device == "GPU", not shape.adapter
+    half = gpu or dtype == "bfloat16"
     parts = [spread.processes if spread.stage >= stage else 1 for stage in (1, 2, 3)]
     optimiser, gradients, weights = parts
-    stored = HALF if gpu and not full else FLOAT
+    stored = HALF if half and not full else FLOAT
     bytes_of = {
         "weights": shape.weights * stored / weights,
         "adapter": shape.adapter * FLOAT / weights,
         "reference model": shape.weights * FLOAT / weights if reference and full else 0,
         "gradients": shape.trained * FLOAT / gradients,
         "optimiser": 2 * shape.trained * FLOAT / optimiser,
-        "communication": _communication(shape, spread, gpu),
-        "bfloat16 copies": shape.weights * HALF / weights if gpu and full and not spread.fsdp else 0,
+        "communication": _communication(shape, spread, half),
+        "bfloat16 copies": shape.weights * HALF / weights if half and full and not spread.fsdp else 0,
     }
     if shape.dense:
-        bytes_of["activations"] = _activations(shape, rows, length, gpu, spread.stage == 3)
+        bytes_of["activations"] = _activations(shape, rows, length, gpu, half, spread.stage == 3)
     bytes_of["logits"] = _logits(shape, rows * length, gpu, logits_memory)
     return {name: size for name, size in bytes_of.items() if size}
 
 
-def _communication(shape: Shape, spread: Sharding, gpu: bool) -> float:
+def _communication(shape: Shape, spread: Sharding, half: bool) -> float:
     """What processes exchange: all gradients once more, in buckets (copies); of two layers and the embeddings, where weights
     are sharded, the gathered weights in the precision that is computed in, and until they are reduced the gradients of those
     that are trained.
@@ -163,10 +166,10 @@ def _communication(shape: Shape, spread: Sharding, gpu: bool) -> float:
         return shape.trained * FLOAT
     embeddings = shape.vocabulary * shape.hidden
     gathered = embeddings + 2 * max(0, shape.weights - embeddings) / shape.layers
-    return gathered * (HALF if gpu else FLOAT) + (0 if shape.adapter else gathered * FLOAT)
+    return gathered * (HALF if half else FLOAT) + (0 if shape.adapter else gathered * FLOAT)
 
 
-def _activations(shape: Shape, rows: int, length: int, gpu: bool, sharded: bool) -> float:
+def _activations(shape: Shape, rows: int, length: int, gpu: bool, half: bool, sharded: bool) -> float:
     """What autograd keeps for the backward pass of a micro-batch.
 
     A layer keeps, of each position: the inputs of both norms, of the projections behind them and of two residual sums
@@ -182,7 +185,8 @@ def _activations(shape: Shape, rows: int, length: int, gpu: bool, sharded: bool)
         hidden += (1 if shape.adapter else 2) * each + shape.heads * (1 + shape.key_value / shape.query)
     narrow = 7 * shape.rank if shape.adapter else 0
     if not gpu:
-        return FLOAT * positions * shape.layers * (hidden + heads + 4 * shape.inner + length + narrow)
+        others = (HALF if half else FLOAT) * (heads + 4 * shape.inner + length + narrow)
+        return positions * shape.layers * (FLOAT * hidden + others)
     # the input of each layer, and all of the one that is computed anew, with its norms in float32; layers whose weights are
     # bfloat16 hand on bfloat16
     kept = (HALF if shape.adapter or sharded else FLOAT) * shape.hidden * shape.layers
@@ -245,7 +249,9 @@ def step_size(lengths: Sequence[int], rows: int, micro_batch: int | None, micro_
     return StepSize(len(longest), sum(longest), count, longest[0])
 
 
-def shortage(model: str, lora_rank: int, size: StepSize, logits_memory: float | None = None) -> str | None:
+def shortage(
+    model: str, lora_rank: int, size: StepSize, logits_memory: float | None = None, dtype: str = "float32"
+) -> str | None:
     """A warning where a step on this machine's CPU needs more memory than is free; None where it fits or is not known."""
     import torch
 
@@ -255,7 +261,8 @@ def shortage(model: str, lora_rank: int, size: StepSize, logits_memory: float | 
         shape = shape_of(model, lora_rank)
     except ToolError:
         return None
-    needed = HELD * sum(estimate(shape, size.micro_rows, size.length, "CPU", sharding(), False, logits_memory).values())
+    parts = estimate(shape, size.micro_rows, size.length, "CPU", sharding(), False, logits_memory, dtype)
+    needed = HELD * sum(parts.values())
     free = available()
     if not shape.dense or free is None or needed <= free:
         return None
@@ -275,12 +282,18 @@ def available() -> int | None:
 
 
 def report(
-    model: str, lora_rank: int, size: StepSize, reference: bool = False, logits_memory: float | None = None
+    model: str,
+    lora_rank: int,
+    size: StepSize,
+    reference: bool = False,
+    logits_memory: float | None = None,
+    dtype: str = "float32",
 ) -> list[str]:
     """Human-readable lines: memory of one process on a CPU and on a GPU, in GB (1e9 bytes), by what it is for."""
     shape, spread = shape_of(model, lora_rank), sharding()
     by_device = [
-        estimate(shape, size.micro_rows, size.length, device, spread, reference, logits_memory) for device in DEVICES
+        estimate(shape, size.micro_rows, size.length, device, spread, reference, logits_memory, dtype)
+        for device in DEVICES
     ]
     names = dict.fromkeys(name for parts in by_device for name in parts)
     lines = [

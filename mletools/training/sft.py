@@ -134,7 +134,9 @@ class SftRun(TrainingRun):
         """Say so where a step needs more memory than is free."""
         options = self.options
         size = memory.step_size(lengths, options.batch, options.micro_batch)
-        if leads() and (text := memory.shortage(self.model, options.lora_rank, size, options.logits_memory)):
+        if leads() and (
+            text := memory.shortage(self.model, options.lora_rank, size, options.logits_memory, options.dtype)
+        ):
             self.say(text)
 
     def _usable(self, samples: Iterable[Sample]) -> list[Row]:

@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="needs the [train] extra")
 
 from mletools.training import memory
 from mletools.training.memory import HELD, Shape, Sharding, StepSize, estimate, shape_of, shortage, step_size
+from mletools.training.policy import keep_precision
 
 SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512}
@@ -24,15 +25,19 @@ PLAIN = Shape(
 )  # fmt: skip
 
 
-def kept_by_autograd(folder: Path, rank: int, rows: int, length: int) -> int:
+def kept_by_autograd(folder: Path, rank: int, rows: int, length: int, half: bool) -> int:
     """Bytes that the backward pass of a model's layers keeps of a batch with padding, weights left out."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).train()
+    stored = torch.bfloat16 if half and rank else torch.float32
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=stored).train()
     if rank:
         model = get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for weight in model.parameters():
+            weight.data = weight.data.float() if weight.requires_grad else weight.data
+        keep_precision(model)
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
 
@@ -46,7 +51,8 @@ def kept_by_autograd(folder: Path, rank: int, rows: int, length: int) -> int:
     mask = torch.ones_like(ids)
     mask[0, -3:] = 0
     backbone = (model.get_base_model() if rank else model).model
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=half)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), autocast:
         result = backbone(input_ids=ids, attention_mask=mask)
     assert result.last_hidden_state.requires_grad
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
@@ -54,17 +60,21 @@ def kept_by_autograd(folder: Path, rank: int, rows: int, length: int) -> int:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("rank", [0, 4])
-def test_activations_are_those_that_autograd_keeps(kind: str, rank: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "exact"), [("float32", 0.01), ("bfloat16", 0.1)])
+def test_activations_are_those_that_autograd_keeps(
+    kind: str, rank: int, dtype: str, exact: float, tmp_path: Path
+) -> None:
     from transformers import AutoConfig
 
     kept, estimated = [], []
     for layers in (1, 2):
         folder = tmp_path / str(layers)
         AutoConfig.for_model(kind, num_hidden_layers=layers, **SIZES).save_pretrained(folder)
-        kept.append(kept_by_autograd(folder, rank, 2, 96))
-        estimated.append(estimate(shape_of(str(folder), rank), 2, 96, "CPU")["activations"])
+        kept.append(kept_by_autograd(folder, rank, 2, 96, dtype == "bfloat16"))
+        parts = estimate(shape_of(str(folder), rank), 2, 96, "CPU", dtype=dtype)
+        estimated.append(parts["activations"] + parts.get("bfloat16 copies", 0))
     # of a layer; besides, the last norm keeps its input and result
-    assert estimated[1] - estimated[0] == pytest.approx(kept[1] - kept[0], rel=0.01)
+    assert estimated[1] - estimated[0] == pytest.approx(kept[1] - kept[0], rel=exact)
 
 
 def test_a_shape_is_read_from_the_configuration(tmp_path: Path) -> None:
