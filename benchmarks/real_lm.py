@@ -93,7 +93,7 @@ EXPERIMENTS = {
         "rl4mle",
         ("base", "full", "no-credit", "improve"),
         (("base", "full"), ("base", "no-credit"), ("no-credit", "full"), ("full", "improve")),
-        ("wine", "breast_cancer", "digits"),
+        ("wine", "breast_cancer", "anes96_vote"),
     ),
 }
 
