@@ -14,7 +14,7 @@
 #   pip download --no-deps --only-binary :all: -d wheels gguf tabulate
 set -euo pipefail
 cd "$(dirname "$0")/.."
-EXPERIMENT=${1:?which experiment: rl4mle, sandmle}
+EXPERIMENT=${1:?which experiment of real_lm.py: rl4mle}
 OUT=${2:-coder-gpu-results}
 shift $(($# < 2 ? $# : 2))
 PYTHON=${PYTHON:-python3}

@@ -1,8 +1,7 @@
 """What reinforcement does to a real language model, over seeds: the small sizes of the experiments in examples/.
 
     python benchmarks/real_lm.py rl4mle --hours 2 --set ROLLOUT=$PWD/.vllm/bin/mle-rollout     # again the next night: it goes on
-    python benchmarks/real_lm.py sandmle --hours 2
-    python benchmarks/real_lm.py smollm2                # prints what is kept; its recipe is gone
+    python benchmarks/real_lm.py smollm2                # prints what is kept of sandmle's small size
 
 Each seed is `make SIZE=small SEED=...` in the experiment's folder, with tasks, samples and weights of its own; real tables are the
 same for all seeds, split anew by each. One part (a seed, an arm, of rl4mle a task) is made after the other, the arms of a seed and
@@ -10,7 +9,7 @@ task in turns. What a part came to is kept in benchmarks/real_lm, without prompt
 policy, what it sampled while it learnt, its optimiser steps. A part that is kept is not made again; after --hours all that runs is
 killed, and the next call goes on.
 
-Then the arms are compared by their fresh answers. sandmle, smollm2: generated tasks and real tables apart, none of them trained on,
+Then the arms are compared by their fresh answers. smollm2: generated tasks and real tables apart, none of them trained on,
 paired by task, a task's value being the mean over seeds and samples, intervals over tasks (mle-report --compare). rl4mle: one policy
 a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing.
 """
@@ -58,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """folder: of examples/, "" where there is no recipe any more. pairs: the second less the first. tasks: each has policies
+    """folder: of examples/. pairs: the second less the first. tasks: each has policies
     of its own."""
 
     folder: str
@@ -82,12 +81,9 @@ class Experiment:
 
 EXPERIMENTS = {
     "smollm2": Experiment(
-        "",
+        "sandmle",
         ("base", "seed-sft", "sft-sandmle", "sparse"),
         (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
-    ),
-    "sandmle": Experiment(
-        "sandmle", ("base", "sandmle", "sparse"), (("base", "sandmle"), ("base", "sparse"), ("sparse", "sandmle"))
     ),
     "rl4mle": Experiment(
         "rl4mle",
@@ -119,6 +115,8 @@ def keep(folder: Path, part: Part, out: Path) -> None:
     real = out / "real.jsonl"
     known = {json.loads(line)["id"] for line in real.read_text().splitlines()} if real.exists() else None
     for what, source in sorted(part.files.items(), key=lambda entry: entry[0] == "answers"):
+        if what != "answers" and not (out / source).exists():  # imitation samples nothing
+            continue
         records = [json.loads(line) for line in elsewhere((out / source).read_text(), out).splitlines()]
         lines = records if what == "steps" else [judged(rollout, known) for rollout in records]
         file = part.kept(folder, what)
@@ -283,8 +281,6 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what is kept")
     given = parser.parse_args()
     name, experiment = given.experiment, EXPERIMENTS[given.experiment]
-    if given.hours and not experiment.folder:
-        parser.error(f"{name}: there is no recipe any more; what is kept is compared without --hours")
     end, folder = time.monotonic() + 3600 * given.hours, given.kept / name
     for part in experiment.parts(given.seeds) if given.hours else ():
         if part.kept(folder, "answers").exists():
