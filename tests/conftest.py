@@ -9,7 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,28 @@ LONGEST = (
 )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+FEWEST, PART = 5, 5  # of the slow variants of a test, `make test-slow` runs five, or a fifth if that is more
+
+
+def leave_to_the_nights(items: Iterable[pytest.Item]) -> None:
+    """Mark most slow variants of each test as nightly, too; those that are left lie evenly among all."""
+    variants: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("nightly"):
+            variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for each in variants.values():
+        kept = max(FEWEST, -(-len(each) // PART))
+        chosen = {at * len(each) // kept for at in range(kept)}
+        for at, item in enumerate(each):
+            if len(each) > kept and at not in chosen:
+                item.add_marker(pytest.mark.nightly)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Put the files of LONGEST first, then those with many tests; the order within a file stays."""
+    leave_to_the_nights(items)
+    yield
     paths = [TESTS / name for name in LONGEST]
     sizes = Counter(item.path for item in items)
     items.sort(key=lambda item: (paths.index(item.path) if item.path in paths else len(paths), -sizes[item.path]))

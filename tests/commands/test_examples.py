@@ -28,9 +28,13 @@ def make(folder: str, *arguments: str, first: Path = BIN) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("folder", "size"),
     [
-        *((folder, size) for folder in EXPERIMENTS for size in ("tiny", "rehearsal", "paper")),
-        ("sandmle", "small"),
-        ("rl4mle", "small"),
+        *((folder, "paper") for folder in EXPERIMENTS),
+        *((folder, "small") for folder in ("sandmle", "rl4mle")),
+        *(
+            pytest.param(folder, size, marks=pytest.mark.nightly)
+            for folder in EXPERIMENTS
+            for size in ("tiny", "rehearsal")
+        ),
     ],
 )
 def test_every_command_accepts_its_options(folder: str, size: str, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_search_by_values_wins_no_task(sandbox: LocalSandbox, tmp_path: Path) 
 
 
 @needs_tables
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 def test_a_search_of_everything_wins_no_task(sandbox: LocalSandbox, tmp_path: Path) -> None:
     """Of the tasks that a join can win, bare, most are won (measured: 63 of 94 in four of the packages)."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import mostly_slow
+from conftest import mostly_nightly, mostly_slow
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -514,8 +514,7 @@ for step in SftRun(model, out, SftOptions(**options)).train(samples):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["file", "stream", "sft"])
+@pytest.mark.parametrize("how", mostly_nightly(["stream", "file", "sft"], 1))
 def test_two_processes_equal_one(torch, model, samples, tmp_path, how: str) -> None:
     """Groups split over processes, an odd number of rows, some of them without gradient: the same losses and weights."""
     import json
