@@ -29,11 +29,10 @@ def make(folder: str, *arguments: str, first: Path = BIN) -> subprocess.Complete
     ("folder", "size"),
     [
         *((folder, "paper") for folder in EXPERIMENTS),
-        *((folder, "small") for folder in ("sandmle", "rl4mle")),
         *(
             pytest.param(folder, size, marks=pytest.mark.nightly)
-            for folder in EXPERIMENTS
-            for size in ("tiny", "rehearsal")
+            for size in ("tiny", "small", "rehearsal")
+            for folder in (EXPERIMENTS if size != "small" else ("sandmle", "rl4mle"))
         ),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BIN, ROOT
+from conftest import BIN, ROOT, mostly_nightly
 
 EXAMPLES = ROOT / "examples"
 # as large as a real one in words only: sizes are worked out by hand below
@@ -272,9 +272,8 @@ def test_a_plan_of_an_experiment(tmp_path: Path) -> None:
     assert "the sampler's model and validation's model are both on card 1" in other.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("folder", sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile")))
+@pytest.mark.parametrize("folder", mostly_nightly(sorted(path.parent.name for path in EXAMPLES.glob("*/Makefile")), 1))
 def test_the_page_of_plans_is_that_of_the_makefiles(folder: str) -> None:
     script = [sys.executable, str(ROOT / "docs" / "make_plans.py"), "--check", folder]
     done = subprocess.run(script, capture_output=True, text=True, env=environment(), check=False)

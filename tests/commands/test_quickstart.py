@@ -38,7 +38,7 @@ def test_the_demo_survives_a_kill_and_does_nothing_twice(tmp_path: Path) -> None
     assert b"up to date" in again.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_demo_of_a_real_language_model(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="needs the [train] extra")
     if not (ROOT / "smollm2" / "config.json").is_file():  # where the adapter looks for its base

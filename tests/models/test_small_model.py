@@ -181,6 +181,7 @@ def test_ideas_from_its_own_advice(
         check_logprobs(record, weights)
 
 
+@pytest.mark.nightly
 def test_steps_of_a_search_hold_what_was_sampled(
     play: Callable[..., list[dict[str, Any]]], folder: Path, tokenizer: Any
 ) -> None:

@@ -15,7 +15,7 @@ from conftest import run_command
 from model_server import RealServer, real_server, vllm_environment, vllm_python
 from player import Given, Player
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly  # in process, with transformers: test_thinking_models.py
 pytest.importorskip("torch", reason="needs the [train] extra")
 
 from thinking_model import (  # noqa: E402

@@ -207,7 +207,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_arguments_of_the_engine(tiny: Path, environment: dict[str, str]) -> None:
     def said(*words: str) -> str:
         command = [vllm_python(), "-c", ARGUED, str(tiny), *words]
@@ -350,7 +350,7 @@ def rolled_out(
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_adapter_with_a_tokenizer_is_loaded_in_silence(
     stages: dict[str, Any], tiny: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

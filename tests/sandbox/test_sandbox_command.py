@@ -155,7 +155,7 @@ def test_auto_takes_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
 # selftest
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_selftest_prints_a_table_and_what_is_sealed(folder: Path) -> None:
     done = sandbox(folder, "--selftest", "--preimport", "", check=False)
     table = done.stdout.decode()

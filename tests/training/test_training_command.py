@@ -215,7 +215,7 @@ def with_mlflow(tmp_path_factory) -> Path:
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_curves_for_mlflow(nano, tmp_path, with_mlflow) -> None:
     out, elsewhere = tmp_path / "run", f"sqlite:///{tmp_path / 'mine.db'}"
     read = """
@@ -245,8 +245,7 @@ def test_curves_for_mlflow(nano, tmp_path, with_mlflow) -> None:
     assert not (out / "logs").exists() and not (tmp_path / "mlruns").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stream", [(), ("--stream", "--batch", "6")], ids=["held", "stream"])
+@pytest.mark.parametrize("stream", mostly_nightly([("--stream", "--batch", "6"), ()], 1), ids=["stream", "held"])
 def test_torchrun_reads_once_writes_once_and_ends(nano, tmp_path, stream) -> None:
     records = rollouts(24)
     found = []
@@ -318,11 +317,14 @@ def test_a_training_that_is_stopped_says_which_checkpoint_there_is(nano, tmp_pat
 BOUNDED = ("--max-staleness", "0")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ahead", "bound"),
-    [((), ()), (BOUNDED, BOUNDED), (BOUNDED, ("--oversample", "2", "--baseline", "batch"))],
-    ids=["unbounded", "bounded", "oversampled"],
+    [
+        pytest.param(BOUNDED, ("--oversample", "2", "--baseline", "batch"), marks=pytest.mark.slow),
+        pytest.param(BOUNDED, BOUNDED, marks=pytest.mark.nightly),
+        pytest.param((), (), marks=pytest.mark.nightly),
+    ],
+    ids=["oversampled", "bounded", "unbounded"],
 )
 def test_a_whole_pipe_ends_with_its_trainer(nano, tmp_path, ahead, bound) -> None:
     tasks = ROOT / "examples" / "tasks" / "tasks.jsonl"
@@ -419,10 +421,12 @@ def alone(nano, tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "rank"),
     [
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("ddp", "4"), ("fsdp2", "0"), ("zero2", "0"))),
+        pytest.param("ddp", "4", marks=pytest.mark.slow),
         *(
             pytest.param(*each, marks=pytest.mark.nightly)
             for each in (
+                ("fsdp2", "0"),
+                ("zero2", "0"),
                 ("fsdp2", "4"),
                 ("fsdp2-float32", "0"),
                 ("fsdp2-float32", "4"),

@@ -221,7 +221,7 @@ def test_the_estimate_is_near_the_measured_peak() -> None:
         assert one["estimate"] == pytest.approx(one["peak"], rel=0.2), one
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_benchmark_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
     """All of its probes with tiny models; without a GPU the programs in the sandbox run on the CPU."""
