@@ -61,7 +61,7 @@ LONGEST = (
 )
 
 
-FEWEST, PART = 3, 5  # of the slow variants of a test, `make test-slow` runs three, or a fifth if that is more
+FEWEST, PART = 2, 6  # of the slow variants of a test, `make test-slow` runs two, or a sixth if that is more
 
 
 def leave_to_the_nights(items: Iterable[pytest.Item]) -> None:

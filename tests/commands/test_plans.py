@@ -250,7 +250,7 @@ def test_a_model_of_unknown_size_is_named(examples: None, tmp_path: Path) -> Non
         staged(tmp_path, (f"mle-rollout -m vllm:org/unheard-of {tmp_path}/tasks.jsonl", "0", ""))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_plan_of_an_experiment(tmp_path: Path) -> None:
     fits = make("sandmle", "SIZE=paper", "plan", "GPUS=8", "DOJO_SECONDS=600", "POLICY=Qwen/Qwen3-4B")
     assert (

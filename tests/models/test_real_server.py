@@ -283,6 +283,7 @@ def changing(untied: Path) -> Iterator[RealServer]:
         yield server
 
 
+@pytest.mark.nightly
 def test_published_weights_answer_in_place_of_those_before(
     changing: RealServer, checkpoint: Path, untied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

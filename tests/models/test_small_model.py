@@ -164,6 +164,7 @@ def test_a_rollout_holds_what_was_sampled(
         assert first[0]["token_ids"] != second[0]["token_ids"]
 
 
+@pytest.mark.nightly
 def test_ideas_from_its_own_advice(
     play: Callable[..., list[dict[str, Any]]], folder: Path, tokenizer: Any, weights: Any
 ) -> None:
@@ -224,6 +225,7 @@ def test_it_answers_a_question_alike_from_both_engines(
     here.close()
 
 
+@pytest.mark.nightly
 def test_rollouts_in_this_process(checkpoint: Path, folder: Path, tokenizer: Any, weights: Any) -> None:
     command = ("mle-rollout", "-m", f"hf:{checkpoint}", "--max-tokens", str(ANSWER_TOKENS), "t.jsonl")
     rollouts = records(run_command(*command, cwd=folder).stdout)

@@ -146,7 +146,7 @@ def test_what_is_played_is_what_was_sampled_and_each_sampled_token_is_trained_on
         assert [len(sample_of(record).sequences) for record in made] == [3 if name in REWRITES else 1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_each_scaffold_plays_goes_into_steps_of_both_trainers(
     thinker: Callable[[str], Path], player: Player, folder: Path, tmp_path: Path
 ) -> None:

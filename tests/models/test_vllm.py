@@ -221,7 +221,7 @@ def test_arguments_of_the_engine(tiny: Path, environment: dict[str, str]) -> Non
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_greedy_answers_are_those_of_transformers(driven: Driven, hf: HfModel) -> None:
     requests = asked(3, temperature=0.0)
     expected = hf.sample([Request(**fields) for fields in requests])
@@ -284,7 +284,7 @@ def test_what_does_not_fit_is_refused_before_sampling(driven: Driven) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_adapters_are_exchanged_while_answers_are_in_flight(driven: Driven, tiny: Path, hf: HfModel) -> None:
     before, greedy, seen = driven.say("state"), asked(2, temperature=0.0), []
     model = hf
@@ -305,7 +305,7 @@ def test_adapters_are_exchanged_while_answers_are_in_flight(driven: Driven, tiny
     assert driven.say("state") == {**before, "version": 2} and before["engines"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_weights_and_merged_adapters_are_exchanged_in_the_idle_engine(
     tiny: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -384,7 +384,7 @@ def test_records_repeat_and_train(rolled_out: Callable[..., list[dict[str, Any]]
     assert step["rollouts"] == 8 and step["largest_ratio"] == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_follows_tells_the_version(
     rolled_out: Callable[..., list[dict[str, Any]]], tiny: Path, tmp_path: Path
 ) -> None:

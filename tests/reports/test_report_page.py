@@ -492,7 +492,7 @@ def test_axe_finds_nothing_serious(folder: Path, browser: Any, theme: str, id: s
     assert len(found["passes"]) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_five_thousand_rollouts(tmp_path: Path, browser: Any) -> None:
     """Under 20 MB, whatever they hold; how long a browser takes is measured in benchmarks/report_page.py."""

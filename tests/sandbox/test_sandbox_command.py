@@ -263,7 +263,7 @@ def answers(port: int) -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cluster_by_its_address(stages: dict[str, Any], head: str, tmp_path: Path) -> None:
     here = sandbox(stages["folder"], "-k", "-j", "2", "instrumented.jsonl")
     there = sandbox(stages["folder"], "-k", "-j", "2", "--on", head, "instrumented.jsonl")

@@ -294,7 +294,7 @@ def worker_of(pid: int) -> int:
 
 
 @needs_ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_run_that_is_lost_every_time_is_an_error(sandbox: RaySandbox, public: Path, said: list[str]) -> None:
     seconds = f"100.{token()}"
     with ThreadPoolExecutor(1) as pool:
@@ -330,7 +330,7 @@ def test_large_public_folder(sandbox: RaySandbox, public: Path) -> None:
     assert digests == {shipping.digest_of(content)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_ray
 def test_weights_lie_on_each_node(on_cluster: Any, public: Path, tmp_path: Path, said: list[str]) -> None:
     folder = tmp_path / "weights"

@@ -111,7 +111,7 @@ def test_a_ratio_that_explodes_ends_the_run_before_the_step(nano, tmp_path) -> N
     assert [row["id"] for row in kept] == ["r0004", "r0005", "r0006", "r0007"] and kept[1]["logprobs"][5] == -30.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
     out = tmp_path / "run"
     # The fourth of eight versions is the best: the command sees which one it is given.
@@ -140,7 +140,7 @@ def test_the_best_checkpoint_by_validation_stays(nano, tmp_path) -> None:
     assert "--validate: the command ended with exit code 3: exit 3" in told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_stream_that_ends_early_validates_its_last_checkpoint(nano, tmp_path) -> None:
     out = tmp_path / "run"
     options = ("--stream", "--groups-per-step", "1", "--max-steps", "9", "--validate", "echo '{\"reward\": 1}'")
@@ -165,6 +165,7 @@ def test_a_merged_policy_says_what_the_adapter_says(nano, tmp_path) -> None:
     assert merged.version == 1 and not (out / "merged" / "adapter_config.json").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", mostly_nightly(["mle-train-grpo", "mle-train-sft"], 1))
 def test_all_weights_go_on_from_an_adapter_merged_into_its_base(command: str, nano, tmp_path) -> None:
     adapter, out = tmp_path / "adapter", tmp_path / "all"
@@ -421,7 +422,7 @@ def alone(nano, tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "rank"),
     [
-        pytest.param("ddp", "4", marks=pytest.mark.slow),
+        pytest.param("ddp", "4", marks=pytest.mark.nightly),
         *(
             pytest.param(*each, marks=pytest.mark.nightly)
             for each in (

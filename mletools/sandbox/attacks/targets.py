@@ -27,6 +27,7 @@ _IPC_CREAT, _IPC_RMID = 0o1000, 0
 _MOST_FILES = 20_000
 _LEVELS = 4
 _SEGMENTS = 9  # System V segments that an attack may leave, at consecutive keys
+_LOOKS = 5  # at the list of processes: one that forks itself on and on may have ended before its line is read
 CONCURRENT_S = 1.2  # duration of the concurrent run
 
 
@@ -224,7 +225,8 @@ class AttackTargets:
             breaches.append("changed the public folder")
         if not self._weights_are_whole():
             breaches.append("changed the weights")
-        breaches += [f"left a process: {name}" for _, name in marked_processes(self.mark)][:3]
+        left = next(filter(None, (marked_processes(self.mark) for _ in range(_LOOKS))), [])
+        breaches += [f"left a process: {name}" for _, name in left][:3]
         breaches += [f"left {path}" for path in self._marked_files(self.mark)][:3]
         if self._segment(self.mark) >= 0:
             breaches.append("left System V shared memory")
@@ -296,16 +298,17 @@ def _is_unharmed(concurrent: Outcome) -> bool:
 
 
 def marked_processes(mark: str) -> list[tuple[int, str]]:
-    """(pid, name) of the living processes that have `mark` as their name or in their command line."""
+    """(pid, name) of the living processes that have `mark` as their name or in their command line, the newest first."""
     processes = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
+    for pid in sorted(map(int, filter(str.isdecimal, os.listdir("/proc"))), reverse=True):  # the newest may end first
         with suppress(OSError, IndexError):
-            with open(f"/proc/{entry.name}/stat") as file:
+            with open(f"/proc/{pid}/stat") as file:
                 name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
-            with open(f"/proc/{entry.name}/cmdline", "rb") as command:
+            if rest.split()[0] in "ZX":
+                continue
+            words = ""
+            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as command:
                 words = command.read(4096).replace(b"\0", b" ").decode(errors="replace").strip()
-            if rest.split()[0] not in "ZX" and (name == mark or mark in words):
-                processes.append((int(entry.name), words[:40] or name))
+            if name == mark or mark in words:
+                processes.append((pid, words[:40] or name))
     return processes
