@@ -2,9 +2,12 @@
 
 import argparse
 import ast
+import importlib
+import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,3 +91,39 @@ def test_the_comparison_of_searches_in_small(tmp_path: Path) -> None:
     assert other.returncode == 0, other.stderr
     done = subprocess.run([*command[:2], tmp_path / "other.jsonl", *command[3:]], **run)
     assert done.returncode != 0 and "searched for other tasks" in done.stderr
+
+
+MAKEFILE = """
+$(OUT)/%.jsonl:
+	@mkdir -p $(@D); echo $* >> $(OUT)/made
+	@test ! -e $(OUT)/hold || { sleep 60 & echo $$! > $(OUT)/child; wait; }
+	@echo '{ROLLOUT}' > $@
+	@echo '{"waited_s": 1.0, "duration_s": 2.0}' > $(@D)/steps.jsonl; cp $@ $(@D)/graded.jsonl
+"""
+
+
+def test_what_a_real_model_learnt_is_kept_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    real_lm = importlib.import_module("real_lm")
+    rollout = {"messages": [], "task": {"id": "t", "name": "wine", "provenance": {}}, "home": str(tmp_path / "out/x")}
+    (tmp_path / "examples/rl4mle").mkdir(parents=True)
+    (tmp_path / "examples/rl4mle/Makefile").write_text(MAKEFILE.replace("{ROLLOUT}", json.dumps(rollout)))
+    monkeypatch.setattr(real_lm, "ROOT", tmp_path)
+    out, folder = tmp_path / "out", tmp_path / "kept"
+    out.mkdir()
+    base, full = list(real_lm.EXPERIMENTS["rl4mle"].parts([0]))[:2]
+    for part in (base, full):
+        assert real_lm.made(real_lm.EXPERIMENTS["rl4mle"], part, out, [], time.monotonic() + 60)
+        real_lm.keep(folder, part, out)
+    assert (out / "made").read_text().split() == ["base/wine", "full/wine/samples"]
+    names = ["0-base-wine", "0-full-wine", "0-full-wine.learning", "0-full-wine.steps"]
+    assert sorted(file.name for file in folder.iterdir()) == [f"{name}.jsonl.gz" for name in names]
+    (kept,) = real_lm.read(full.kept(folder, "answers"))
+    assert kept["rollout"]["home"] == "runs/small/x"  # no place of this machine
+
+    (out / "hold").touch()  # the time is up: all that it began ends with it
+    (out / "full/wine/samples.jsonl").unlink()
+    assert not real_lm.made(real_lm.EXPERIMENTS["rl4mle"], full, out, [], time.monotonic() + 2)
+    child = Path("/proc", (out / "child").read_text().strip(), "status")
+    assert not child.exists() or "zombie" in child.read_text()
+    assert not (out / "full/wine/samples.jsonl").exists()
