@@ -129,7 +129,10 @@ def play(data: Path, variant: str, model: str, given: argparse.Namespace) -> Non
         words += ["--defaults", "evaluation", "--seed", "1", *given.more]
         words += ["--temperature", str(given.temperature)] if given.temperature is not None else []
         words += SANDBOX if scaffold != "single" else ()
-        sources = [data / f"states-{given.set}.jsonl"] if scaffold in FROM_STATES else names
+        states = data / f"states-{given.set}.jsonl"
+        sources = names
+        if scaffold in FROM_STATES:
+            sources = [first(states, given.states) if given.states else states]
         run([*words, *map(str, sources), "-o", f"{out}.rollouts.jsonl", "--resume"], data)
         source = f"{out}.rollouts.jsonl"
         if scaffold == "single":
@@ -473,6 +476,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("runs/coder"))
     parser.add_argument("--set", default="dev", choices=tuple(SEEDS))
     parser.add_argument("--each", type=int, help="play only so many real tables and so many generated ones")
+    parser.add_argument("--states", type=int, help="play only so many states")
     parser.add_argument("--scaffolds", nargs="*", choices=tuple(SCAFFOLDS))
     parser.add_argument("--rollout", default="mle-rollout", help="the command, of the environment with the engine")
     parser.add_argument("--jobs", "-j", type=int, default=16)
