@@ -2,7 +2,8 @@
 
 transformers writes the whole cache of keys and values anew for each token, and once more for each query head of a model whose
 heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Here a cache
-has room ahead, and heads that share keys read them once.
+has room ahead, and heads that share keys read them once. The libraries of a CPU are slow where a large matrix meets few rows, and faster
+from its other side: benchmarks/sampling_speed.md.
 
 Rows with the same prompt could also keep and read its keys once. With PyTorch's public operations, prompt by prompt, that took
 9.6 ms a layer on two cores, and 2.8 ms without (32 rows, eight prompts of 1,350 tokens).
@@ -24,6 +25,7 @@ from transformers.masking_utils import sdpa_mask
 NAME = "sdpa_one_token"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
+MOST_ROWS = 256  # tokens at once for which a product is taken from the side of the weights
 TOLERANCE = 1e-3  # largest difference of the logits of the trial, relative to their spread
 
 
@@ -46,6 +48,25 @@ class RoomyLayer(DynamicLayer):
             wide[..., begin:end, :] = new
         self.keys, self.values = (wide[..., :end, :] for wide in self._wide)
         return self.keys, self.values
+
+
+class FewRows(torch.nn.Linear):
+    """A linear layer in float32 on a CPU: of 2 to MOST_ROWS tokens the product is (W x^T)^T, two to four times as fast as x W^T."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        rows = input.numel() // self.in_features
+        if not 1 < rows <= MOST_ROWS:
+            return super().forward(input)
+        columns = input.reshape(rows, -1).T
+        found = self.weight @ columns if self.bias is None else torch.addmm(self.bias[:, None], self.weight, columns)
+        return found.T.contiguous().reshape(*input.shape[:-1], -1)
+
+
+def take_few_rows(model: Any) -> None:
+    """Make the model's linear layers, those in float32 on a CPU, such that are fast for few tokens."""
+    for module in model.modules():
+        if type(module) is torch.nn.Linear and module.weight.dtype == torch.float32 and not module.weight.is_cuda:
+            module.__class__ = FewRows
 
 
 def prepare(model: Any) -> bool:

@@ -42,7 +42,7 @@ class HfModel:
         import torch
         import transformers
 
-        from .decoding import prepare
+        from .decoding import prepare, take_few_rows
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -63,6 +63,7 @@ class HfModel:
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
+        take_few_rows(self._model)
         self._prepared = prepare(self._model)
         # A model's own defaults (top_k, repetition penalties) would change the sampling distribution.
         self._model.generation_config = transformers.GenerationConfig()

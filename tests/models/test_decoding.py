@@ -93,3 +93,20 @@ def test_freed_memory_is_kept_within_and_given_back_at_the_end() -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=60, check=True)
     before, within, after = map(float, done.stdout.split())
     assert within > before + 250 and after < before + 100
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_of_few_rows_are_those_of_a_linear_layer(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.Linear(6, 5, bias=bias)
+    model = torch.nn.Sequential(layer, torch.nn.Linear(5, 4, dtype=torch.float64))
+    expected = {shape: layer(torch.ones(shape).cumsum(0)) for shape in ((1, 6), (2, 6), (3, 4, 6), (300, 6))}
+    decoding.take_few_rows(model)
+    assert [type(each) for each in model] == [decoding.FewRows, torch.nn.Linear]
+    products = []
+    plain = torch.nn.Linear.forward
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda *given: products.append(1) or plain(*given))
+    for shape, values in expected.items():
+        found = layer(torch.ones(shape).cumsum(0))
+        assert found.shape == values.shape and found.is_contiguous()
+        assert torch.allclose(found, values, atol=1e-5)
+    assert len(products) == 2  # of one row, and of many
