@@ -1,6 +1,6 @@
 """What reinforcement does to a real language model, over seeds: the small sizes of the experiments in examples/.
 
-    python benchmarks/real_lm.py rl4mle --hours 2 --set ROLLOUT=$PWD/.vllm/bin/mle-rollout     # again the next night: it goes on
+    python benchmarks/real_lm.py rl4mle --seeds 0 1 --arms base full no-credit --hours 2     # again the next night: it goes on
     python benchmarks/real_lm.py smollm2                # prints what is kept of sandmle's small size
 
 Each seed is `make SIZE=small SEED=...` in the experiment's folder, with tasks, samples and weights of its own; real tables are the
@@ -275,6 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="*", help="make these alone; default: all of the experiment")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "real_lm")
     parser.add_argument("--hours", type=float, default=0.0, help="kill what runs after so long; default: run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
@@ -283,7 +284,7 @@ def main() -> None:
     name, experiment = given.experiment, EXPERIMENTS[given.experiment]
     end, folder = time.monotonic() + 3600 * given.hours, given.kept / name
     for part in experiment.parts(given.seeds) if given.hours else ():
-        if part.kept(folder, "answers").exists():
+        if part.kept(folder, "answers").exists() or part.arm not in (given.arms or experiment.arms):
             continue
         out = given.out.resolve() / name / f"seed-{part.seed}"
         if not made(experiment, part, out, given.set, end):
