@@ -111,8 +111,10 @@ class LlamaModel:
         self._log.close()
 
     def _schema(self, request: Request) -> Mapping[str, object] | None:
-        """The schema that the answer is kept to. What is trained on is drawn without constraint."""
-        return request.schema if self._json and not request.training else None
+        """The schema that the answer is kept to. What is trained on is drawn without constraint; so is an object whose fields
+        no schema names, since a small model ends it behind the reasoning.
+        """
+        return request.schema or None if self._json and not request.training else None
 
     def _told(self, request: Request) -> list[Message]:
         """The messages, with what the model has to know of the form of its answer."""

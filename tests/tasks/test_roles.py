@@ -23,6 +23,7 @@ from mletools.base.errors import ToolError
 from mletools.cli_options import options as add_options
 from mletools.grading import check_task, grade, metrics
 from mletools.models.options import RoleOptions
+from mletools.prompts import answers
 from mletools.records import schema
 from mletools.rollout import task_models
 from mletools.rollout.task_models import open_maker
@@ -38,6 +39,7 @@ from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
 from mletools.tasks.roles.maker import LlmMaker, ScriptBox
 from mletools.tasks.roles.specification import OFFERED, PARSES, Specification, read_specification
+from mletools.tasks.roles.strategist import DNA_KEYS
 from mletools.tasks.roles.writer import problem_of
 from mletools.tasks.table import Rejected, generator
 
@@ -954,3 +956,8 @@ def test_the_command_makes_tasks_with_it(place: Path, serve: Any) -> None:
     (place / "tasks.jsonl").unlink()
     run_command("mle-gen-task", *arguments, "-n", "2", "-o", "tasks.jsonl", cwd=place)
     assert records((place / "tasks.jsonl").read_bytes()) == made and len(server.asked) == asked
+
+
+def test_the_schema_of_the_dna_has_the_fields_that_are_read() -> None:
+    asked = answers.schema("strategist.dna")
+    assert asked is not None and tuple(asked["required"]) == DNA_KEYS
