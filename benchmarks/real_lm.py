@@ -89,7 +89,7 @@ EXPERIMENTS = {
         "rl4mle",
         ("base", "full", "no-credit", "improve"),
         (("base", "full"), ("base", "no-credit"), ("no-credit", "full"), ("full", "improve")),
-        ("wine", "breast_cancer", "anes96_vote"),
+        ("anes96_vote", "breast_cancer", "wine"),
     ),
 }
 

@@ -105,7 +105,7 @@ $(OUT)/%.jsonl:
 def test_what_a_real_model_learnt_is_kept_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     real_lm = importlib.import_module("real_lm")
-    rollout = {"messages": [], "task": {"id": "t", "name": "wine", "provenance": {}}, "home": str(tmp_path / "out/x")}
+    rollout = {"messages": [], "task": {"id": "t", "name": "anes96_vote", "provenance": {}}, "home": str(tmp_path / "out/x")}
     (tmp_path / "examples/rl4mle").mkdir(parents=True)
     (tmp_path / "examples/rl4mle/Makefile").write_text(MAKEFILE.replace("{ROLLOUT}", json.dumps(rollout)))
     monkeypatch.setattr(real_lm, "ROOT", tmp_path)
@@ -115,17 +115,17 @@ def test_what_a_real_model_learnt_is_kept_part_by_part(tmp_path: Path, monkeypat
     for part in (base, full):
         assert real_lm.made(real_lm.EXPERIMENTS["rl4mle"], part, out, [], time.monotonic() + 60)
         real_lm.keep(folder, part, out)
-    assert (out / "made").read_text().split() == ["base/wine", "full/wine/samples"]
-    names = ["0-base-wine", "0-full-wine", "0-full-wine.learning", "0-full-wine.steps"]
+    assert (out / "made").read_text().split() == ["base/anes96_vote", "full/anes96_vote/samples"]
+    names = ["0-base-anes96_vote", "0-full-anes96_vote", "0-full-anes96_vote.learning", "0-full-anes96_vote.steps"]
     assert sorted(file.name for file in folder.iterdir()) == [f"{name}.jsonl.gz" for name in names]
     (kept,) = real_lm.read(full.kept(folder, "answers"))
     assert kept["rollout"]["home"] == "runs/small/x"  # no place of this machine
 
     (out / "hold").touch()  # the time is up: all that it began ends with it
-    (out / "full/wine/samples.jsonl").unlink()
+    (out / "full/anes96_vote/samples.jsonl").unlink()
     assert not real_lm.made(real_lm.EXPERIMENTS["rl4mle"], full, out, [], time.monotonic() + 2)
     child, deadline = Path("/proc", (out / "child").read_text().strip(), "status"), time.monotonic() + 30
     while child.exists() and "zombie" not in child.read_text():  # it is killed, but may not have ended
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert not (out / "full/wine/samples.jsonl").exists()
+    assert not (out / "full/anes96_vote/samples.jsonl").exists()
