@@ -9,7 +9,8 @@
 Groups of 8 answers to one prompt of about 600 tokens, of at most 300 tokens each, with 8, 32 and 64 at once. Each
 measurement is a process of its own; it loads the model, answers a first batch that does not count, then one that does.
 The sides take turns; ratios are to the first. Prompts are the beginnings of descriptions of the tasks in examples/. `vllm-apart`, for
-an adapter: vllm: without merging it. `hf-rows`: hf: with all products from the side of the tokens, as PyTorch takes them. Tokens of llama: are of
+an adapter: vllm: without merging it. `hf-rows`: hf: with all products from the side of the tokens, as PyTorch takes them.
+`hf-whole`: hf: with answers that have ended kept in the batch until the last has. Tokens of llama: are of
 other weights (4 bits).
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 GROUP = 8
-ENGINES = ("hf", "hf-rows", "hf-bfloat16", "vllm", "vllm-bfloat16", "vllm-apart", "llama")
+ENGINES = ("hf", "hf-rows", "hf-whole", "hf-bfloat16", "vllm", "vllm-bfloat16", "vllm-apart", "llama")
 
 
 def prompts(count: int, tokens: int, tokenizer) -> list[str]:
@@ -52,6 +53,8 @@ def measure(given: argparse.Namespace) -> None:
 
             if kind == "rows":
                 decoding.MOST_ROWS = 0
+            if kind == "whole":
+                decoding.LEAVING = 2.0
             model: Any = HfModel(given.model, batch=given.at_once, dtype=dtype)
         case "vllm":
             from mletools.models.vllm_engine import VllmModel

@@ -1,9 +1,9 @@
 """Sampling token by token with transformers, without its copies.
 
 transformers writes the whole cache of keys and values anew for each token, and once more for each query head of a model whose
-heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Here a cache
-has room ahead, and heads that share keys read them once. The libraries of a CPU are slow where a large matrix meets few rows, and faster
-from its other side: benchmarks/sampling_speed.md.
+heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Its batches go on
+with all rows until the last has ended. Here a cache has room ahead, heads that share keys read them once, and rows that have ended
+leave. The libraries of a CPU are slow where a large matrix meets few rows, and faster from its other side: benchmarks/sampling_speed.md.
 
 Rows with the same prompt could also keep and read its keys once. With PyTorch's public operations, prompt by prompt, that took
 9.6 ms a layer on two cores, and 2.8 ms without (32 rows, eight prompts of 1,350 tokens).
@@ -13,8 +13,8 @@ Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positi
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -25,6 +25,7 @@ from transformers.masking_utils import sdpa_mask
 NAME = "sdpa_one_token"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
+LEAVING = 0.125  # share of a batch that has ended before it leaves: then the others' keys and values are copied
 MOST_ROWS = 64  # tokens at once for which a product is taken from the side of the weights
 TOLERANCE = 1e-3  # largest difference of the logits of the trial, relative to their spread
 
@@ -48,6 +49,23 @@ class RoomyLayer(DynamicLayer):
             wide[..., begin:end, :] = new
         self.keys, self.values = (wide[..., :end, :] for wide in self._wide)
         return self.keys, self.values
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Go on with these rows, by their places, alone."""
+        held: Any = self.keys
+        end = held.size(-2)
+        self._wide = [wide[rows] for wide in self._wide]
+        self.keys, self.values = (wide[..., :end, :] for wide in self._wide)
+
+
+class Sampler(Protocol):
+    """Picks the next tokens of rows."""
+
+    def pick(self, input_ids: torch.Tensor, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens (rows, 1) and their log-probabilities (rows,) behind the tokens so far, from logits (rows, vocabulary)."""
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Go on with these rows, by their places, alone."""
 
 
 class FewRows(torch.nn.Linear):
@@ -104,6 +122,48 @@ def prefill(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> Any:
     model(ids, attention_mask=mask, position_ids=positions(mask), past_key_values=cache, logits_to_keep=1)
     cache.layers = [RoomyLayer(layer.keys[where], layer.values[where]) for layer in cache.layers]
     return cache
+
+
+def sample_rows(
+    model: Any, ids: torch.Tensor, mask: torch.Tensor, sampler: Sampler, ends: Collection[int], limits: torch.Tensor
+) -> list[tuple[list[int], list[float]]]:
+    """For each row of `ids` (rows, at least two tokens, padded on the left) the tokens that follow, and their log-probabilities.
+
+    A row ends with one of `ends`, which is kept, or after as many tokens as its entry of `limits` (rows,).
+    """
+    count, width = ids.shape
+    most = int(limits.max())
+    cache = prefill(model, ids[:, :-1], mask[:, :-1])
+    ids = torch.cat([ids, ids.new_zeros(count, most)], dim=1)
+    mask = torch.cat([mask, mask.new_ones(count, most)], dim=1)
+    places, last = positions(mask), torch.tensor(sorted(ends), device=ids.device)
+    rows = torch.arange(count, device=ids.device)
+    going = torch.ones_like(rows, dtype=torch.bool)
+    written: list[tuple[list[int], list[float]]] = [([], []) for _ in range(count)]
+    for at in range(width, width + most):
+        before = slice(at - 1, at)
+        scores = model(
+            ids[:, before], attention_mask=mask[:, :at], position_ids=places[:, before], past_key_values=cache
+        ).logits[:, -1]
+        tokens, logprobs = sampler.pick(ids[:, :at], scores)
+        ids[:, at : at + 1] = tokens
+        for row, goes, token, logprob in zip(
+            rows.tolist(), going.tolist(), tokens[:, 0].tolist(), logprobs.tolist(), strict=True
+        ):
+            if goes:
+                written[row][0].append(token)
+                written[row][1].append(logprob)
+        going = going & ~torch.isin(tokens[:, 0], last) & (limits > at + 1 - width)
+        left = int(going.sum())
+        if not left:
+            break
+        if len(rows) - left >= LEAVING * len(rows):
+            stay = going.nonzero()[:, 0]
+            rows, going, limits, ids, mask, places = (each[stay] for each in (rows, going, limits, ids, mask, places))
+            sampler.keep(stay)
+            for layer in cache.layers:
+                layer.keep(stay)
+    return written
 
 
 def attention(

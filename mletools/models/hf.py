@@ -106,6 +106,8 @@ class HfModel:
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
+        from .decoding import sample_rows
+
         width = max(len(prompt) for prompt in prompts)
         pad = self._tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=self.device)
@@ -114,31 +116,28 @@ class HfModel:
         sampler = RowSampler(requests, asked, [width - len(prompt) for prompt in prompts], self.device)
         limits = torch.tensor([request.max_tokens for request in requests], device=self.device)
         with torch.inference_mode():
-            output = self._model.generate(
-                ids,
-                attention_mask=mask,
-                past_key_values=self._prefill(ids, mask),
-                logits_processor=LogitsProcessorList([sampler]),
-                stopping_criteria=StoppingCriteriaList([lambda done, scores: done.size(1) - width >= limits]),
-                generation_config=GenerationConfig(
-                    do_sample=False,
-                    max_new_tokens=int(limits.max()),
-                    eos_token_id=sorted(self._ends),
-                    pad_token_id=pad,
-                ),
-            )
-        written = output[:, width:].tolist()
-        logprobs = torch.stack(sampler.logprobs, dim=1).tolist()
-        replies = [self._reply(*row) for row in zip(requests, prompts, written, logprobs, strict=True)]
+            if self._prepared and width > 1:
+                rows = sample_rows(self._model, ids, mask, sampler, self._ends, limits)
+            else:
+                output = self._model.generate(
+                    ids,
+                    attention_mask=mask,
+                    logits_processor=LogitsProcessorList([sampler]),
+                    stopping_criteria=StoppingCriteriaList([lambda done, scores: done.size(1) - width >= limits]),
+                    generation_config=GenerationConfig(
+                        do_sample=False,
+                        max_new_tokens=int(limits.max()),
+                        eos_token_id=sorted(self._ends),
+                        pad_token_id=pad,
+                    ),
+                )
+                of_rows = torch.stack(sampler.logprobs, dim=1).tolist()
+                rows = list(zip(output[:, width:].tolist(), of_rows, strict=True))
+        replies = [
+            self._reply(request, prompt, tokens, logprobs)
+            for request, prompt, (tokens, logprobs) in zip(requests, prompts, rows, strict=True)
+        ]
         return [stated(*each) for each in zip(requests, replies, asked, strict=True)]
-
-    def _prefill(self, ids: Any, mask: Any) -> Any:
-        """Keys and values of all prompt tokens but the last; None for models that the module `decoding` does not cover."""
-        from .decoding import prefill
-
-        if ids.size(1) < 2 or not self._prepared:
-            return None
-        return prefill(self._model, ids[:, :-1], mask[:, :-1])
 
     def _reply(self, request: Request, prompt: list[int], row: list[int], logprobs: list[float]) -> Reply:
         tokens = row[: request.max_tokens]
@@ -158,11 +157,10 @@ class HfModel:
 
 
 class RowSampler:
-    """A logits processor that samples each row's token, and leaves only this token to the argmax.
+    """Samples each row's next token from softmax(logits / temperature), cut to the nucleus `top_p` and renormalised.
 
-    `logprobs` collects, per generated position, a tensor (rows,) of the sampled tokens' natural log-probabilities
-    under the sampling distribution: softmax(logits / temperature), cut to the nucleus `top_p` and renormalised;
-    temperature 0 is the argmax, with log-probability 0. A row begins behind its `padding` positions.
+    Temperature 0 is the argmax, with log-probability 0. A row begins behind its `padding` positions. As a logits
+    processor it leaves only the sampled token to the argmax, and `logprobs` collects what `pick` tells.
     """
 
     def __init__(
@@ -178,6 +176,7 @@ class RowSampler:
         self.penalties = column([a.repetition_penalty for a in asked])
         self.padding = column(padding, torch.int64)
         self.logprobs: list[Any] = []
+        self.picked = 0  # tokens of each row
         # One double in [0, 1) per token, drawn for the whole row at once.
         draws = torch.zeros((len(requests), max(r.max_tokens for r in requests)), dtype=torch.float64)
         for index, request in enumerate(requests):
@@ -187,7 +186,11 @@ class RowSampler:
             )
         self.draws = draws.to(device)
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    def pick(self, input_ids: Any, scores: Any) -> tuple[Any, Any]:
+        """The next tokens (rows, 1), and their natural log-probabilities (rows,) under the sampling distribution.
+
+        input_ids: (rows, tokens) so far, padding and prompts in front. scores: logits (rows, vocabulary).
+        """
         import torch
 
         if bool((self.penalties != 1).any()):
@@ -196,10 +199,22 @@ class RowSampler:
             scores = penalised(scores.double(), seen, self.penalties)
         probabilities = distribution(scores, self.temperatures, self.top_p, self.top_k)
         # Rows past their own limit are finished; whatever they pick is thrown away.
-        column = min(len(self.logprobs), self.draws.size(1) - 1)
-        picked = invert(probabilities, self.draws[:, column : column + 1])
-        self.logprobs.append(probabilities.gather(1, picked).log().squeeze(1))
-        return torch.full_like(scores, float("-inf")).scatter_(1, picked, 0.0)
+        column = min(self.picked, self.draws.size(1) - 1)
+        self.picked += 1
+        tokens = invert(probabilities, self.draws[:, column : column + 1])
+        return tokens, probabilities.gather(1, tokens).log().squeeze(1)
+
+    def keep(self, rows: Any) -> None:
+        """Go on with these rows, by their places, alone."""
+        self.temperatures, self.top_p, self.top_k = self.temperatures[rows], self.top_p[rows], self.top_k[rows]
+        self.penalties, self.padding, self.draws = self.penalties[rows], self.padding[rows], self.draws[rows]
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        tokens, logprobs = self.pick(input_ids, scores)
+        self.logprobs.append(logprobs)
+        return torch.full_like(scores, float("-inf")).scatter_(1, tokens, 0.0)
 
 
 def penalised(logits: Any, seen: Any, penalties: Any) -> Any:

@@ -105,7 +105,11 @@ $(OUT)/%.jsonl:
 def test_what_a_real_model_learnt_is_kept_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     real_lm = importlib.import_module("real_lm")
-    rollout = {"messages": [], "task": {"id": "t", "name": "anes96_vote", "provenance": {}}, "home": str(tmp_path / "out/x")}
+    rollout = {
+        "messages": [],
+        "task": {"id": "t", "name": "anes96_vote", "provenance": {}},
+        "home": str(tmp_path / "out/x"),
+    }
     (tmp_path / "examples/rl4mle").mkdir(parents=True)
     (tmp_path / "examples/rl4mle/Makefile").write_text(MAKEFILE.replace("{ROLLOUT}", json.dumps(rollout)))
     monkeypatch.setattr(real_lm, "ROOT", tmp_path)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: sampling wi
 pytest.importorskip("transformers", reason="transformers is not installed: sampling with it is not tested")
 
 from mletools.base.errors import RecordError, ToolError  # noqa: E402
-from mletools.models import DTYPES, Request, open_model  # noqa: E402
+from mletools.models import DTYPES, Request, decoding, open_model  # noqa: E402
 from mletools.models.hf import HfModel, RowSampler, distribution, invert, prompt_ids  # noqa: E402
 from mletools.models.own_sampling import Distribution  # noqa: E402
 from mletools.training.samples import sample_of  # noqa: E402
@@ -92,6 +92,29 @@ def test_a_prompt_that_rows_share_is_computed_once(model: HfModel, monkeypatch) 
         assert reply.logprobs == pytest.approx(rescored(model, reply, 1.0), abs=1e-5)
 
 
+def test_rows_that_have_ended_leave_the_batch(model: HfModel, monkeypatch) -> None:
+    limits = [3, 12, 5, 12, 3, 8]
+    wanted = [
+        replace(each, max_tokens=limit, temperature=1 + limit / 12)
+        for each, limit in zip(requests(6), limits, strict=True)
+    ]
+    alone = [model.sample([request])[0] for request in wanted]
+    monkeypatch.setattr(model, "batch", 6)
+    monkeypatch.setattr(decoding, "LEAVING", 0.3)
+    seen = []
+    forward = type(model._model).forward
+    monkeypatch.setattr(
+        type(model._model), "forward",
+        lambda self, input_ids=None, **given: (seen.append(len(input_ids)), forward(self, input_ids, **given))[1],
+    )  # fmt: skip
+    together = model.sample(wanted)
+    assert [reply.token_ids for reply in together] == [reply.token_ids for reply in alone]
+    for reply, one in zip(together, alone, strict=True):
+        assert reply.logprobs == pytest.approx(one.logprobs, abs=1e-5)
+    assert [len(reply.token_ids) for reply in together] == limits
+    assert seen[1:] == [6] * 3 + [4] * 5 + [2] * 4  # one of four is not enough to leave
+
+
 def test_max_tokens_holds_for_each_row(model: HfModel) -> None:
     short, long = requests(1, max_tokens=3)[0], requests(2, max_tokens=20)[1]
     replies = model.sample([short, long])
@@ -106,11 +129,11 @@ def test_the_end_token_is_kept_and_nothing_after_it(model: HfModel, monkeypatch)
     class Ending(RowSampler):
         """Every row that is not done ends with its fifth token."""
 
-        def __call__(self, input_ids, scores):
-            if len(self.logprobs) == 4:
+        def pick(self, input_ids, scores):
+            if self.picked == 4:
                 scores = torch.full_like(scores, float("-inf"))
                 scores[:, end] = 0.0
-            return super().__call__(input_ids, scores)
+            return super().pick(input_ids, scores)
 
     monkeypatch.setattr("mletools.models.hf.RowSampler", Ending)
     first, second, short = model.sample([*requests(2), *requests(1, max_tokens=3)])
