@@ -11,7 +11,7 @@ killed, and the next call goes on.
 
 Then the arms are compared by their fresh answers. smollm2: generated tasks and real tables apart, none of them trained on,
 paired by task, a task's value being the mean over seeds and samples, intervals over tasks (mle-report --compare). rl4mle: one policy
-a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing.
+a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing. --page writes the report's page of these answers.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ KEPT = Path(__file__).parent / "real_lm"
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
 QUANTITIES = ("reward", "valid", "medal")
+REPORT = (sys.executable, str(ROOT / "bin" / "mle-report"), "-q")
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class Kept:
         return sorted(set.intersection(*found))
 
     def file(self, arm: str, kind: str, units: list[tuple[int, str]]) -> Path:
-        """Their rollouts as a file; a real table, which each seed splits anew, is one task of them all."""
+        """Their rollouts of one kind of task as a file; a real table, which each seed splits anew, is one task of them all."""
         file = self._folder / f"{arm}.jsonl"
         lines = []
         for seed, task in units:
@@ -211,6 +212,20 @@ class Kept:
         headers = ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"]
         return tabulate(lines, headers, "github", disable_numparse=True)
 
+    def page(self, file: Path, name: str) -> None:
+        """Write the report's page: of the seeds and tasks that all arms with answers have, those about real tables, and the steps."""
+        arms = [arm for arm in self.experiment.arms if self.units(arm)]
+        units, words = self.units(*arms), ["--html", "--title", f"benchmarks/real_lm.py {name}"]
+        for arm in arms:
+            words += ["--label", arm]
+            for unit in units:
+                if (steps := self._parts[arm, *unit].kept(self._kept, "steps")).exists():
+                    trained = self._folder / steps.with_suffix("").name
+                    trained.write_bytes(gzip.decompress(steps.read_bytes()))
+                    words += ["--train-steps", str(trained)]
+        words += [str(self.file(arm, "real", units)) for arm in arms]
+        subprocess.run([*REPORT, *words, "--force", "-o", str(file)], check=True)
+
     def _over_policies(self, pair: tuple[str, str], files: list[Path], by: str) -> list[str]:
         name = {"reward": "reward_mean"}.get(by, by)
         values = [
@@ -239,8 +254,7 @@ def over_tasks(pair: tuple[str, str], files: list[Path], by: str) -> list[str]:
 
 def report(*words: str) -> list[dict[str, Any]]:
     """The records that mle-report writes."""
-    command = [sys.executable, str(ROOT / "bin" / "mle-report"), "-q", "--json", *words]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([*REPORT, "--json", *words], check=True, stdout=subprocess.PIPE, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -280,6 +294,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=0.0, help="kill what runs after so long; default: run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
     parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what is kept")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the report's page to this file")
     given = parser.parse_args()
     name, experiment = given.experiment, EXPERIMENTS[given.experiment]
     end, folder = time.monotonic() + 3600 * given.hours, given.kept / name
@@ -297,6 +312,8 @@ def main() -> None:
             if kind == "made" and experiment.tasks:
                 continue
             print("\n\n".join([f"## {title.capitalize()}", kept.levels(kind), kept.differences(kind)]), end="\n\n")
+        if given.page:
+            kept.page(given.page, name)
     if table := learning(experiment.parts(given.seeds), folder):
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
 

@@ -52,6 +52,7 @@ def test_a_script_reads_only_options_that_it_has(script: Path) -> None:
     ("words", "printed"),
     [
         ("real_lm.py smollm2", "| sft-sandmle - seed-sft | reward     | +0.102"),
+        ("real_lm.py rl4mle --page page.html", "| 29/32 -0.15"),
         ("over_seeds.py mle-rl -n 0", "| mle-rl - base"),
         ("coder.py table", "| single"),
         ("coder.py own", "| single"),
@@ -67,6 +68,7 @@ def test_what_is_kept_is_printed_again(words: str, printed: str, tmp_path: Path)
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
+    assert (tmp_path / "page.html").exists() == ("--page" in arguments)
 
 
 @pytest.mark.nightly
