@@ -284,6 +284,25 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
     return tabulate(lines, [*heads, *map(str, versions)], "github", disable_numparse=True) if lines else ""
 
 
+def wording(parts: Iterator[Part], kept: Path, words: list[str]) -> str:
+    """Of each policy's answers, those of training by version and the fresh ones: how many, mean tokens, how many hold each word."""
+    lines = []
+    for part in parts:
+        answers: dict[str, list[dict[str, Any]]] = {}
+        if (file := part.kept(kept, "learning")).exists():
+            for record in read(file):
+                answers.setdefault(str(record["rollout"]["policy"]["version"] or 0), []).append(record["rollout"])
+        if (file := part.kept(kept, "answers")).exists():
+            answers["fresh"] = [record["rollout"] for record in read(file)]
+        for version, rollouts in sorted(answers.items()):
+            tokens = statistics.mean(rollout["usage"]["completion_tokens"] for rollout in rollouts)
+            texts = ["".join(message["content"] for message in rollout["messages"]) for rollout in rollouts]
+            counts = [sum(word in text for text in texts) for word in words]
+            lines.append([part.seed, part.task, part.arm, version, len(rollouts), f"{tokens:.0f}", *counts])
+    heads = ["seed", "task", "arm", "version", "answers", "tokens", *words]
+    return tabulate(lines, heads, "github", disable_numparse=True)
+
+
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -295,6 +314,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
     parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what is kept")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the report's page to this file")
+    parser.add_argument("--count", nargs="*", metavar="WORD", help="of each policy the answers that hold these words")
     given = parser.parse_args()
     name, experiment = given.experiment, EXPERIMENTS[given.experiment]
     end, folder = time.monotonic() + 3600 * given.hours, given.kept / name
@@ -316,6 +336,8 @@ def main() -> None:
             kept.page(given.page, name)
     if table := learning(experiment.parts(given.seeds), folder):
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
+    if given.count:
+        print(f"\n## Answers that hold a word\n\n{wording(experiment.parts(given.seeds), folder, given.count)}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 NAME = "sdpa_one_token"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
-LEAVING = 0.75  # share of a batch that has ended before it leaves: a step of half the rows takes hardly less
+LEAVING = 0.75  # share of a batch that has ended before it leaves; earlier it took longer: benchmarks/sampling_speed.md
 MOST_ROWS = 64  # tokens at once for which a product is taken from the side of the weights
 TOLERANCE = 1e-3  # largest difference of the logits of the trial, relative to their spread
 
