@@ -12,7 +12,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from mletools.models.hf import RowSampler
 
 Given = tuple[list[int], list[int], list[float]]
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,27 +50,42 @@ given: list[Given] = []
 _kept: list[Any] = []
 
 
+class Heard(RowSampler):
+    """hf:'s sampler; `now` has what each row of the last batch was sent and gave."""
+
+    now: ClassVar[list[Given]] = []
+
+    def pick(self, input_ids: Any, scores: Any) -> tuple[Any, Any]:
+        tokens, logprobs = super().pick(input_ids, scores)
+        if self.picked == 1:
+            begins = self.padding[:, 0].tolist()
+            self.rows = [(ids[begin:].tolist(), [], []) for ids, begin in zip(input_ids, begins, strict=True)]
+            Heard.now = list(self.rows)
+        for row, token, logprob in zip(self.rows, tokens[:, 0].tolist(), logprobs.tolist(), strict=True):
+            row[1].append(token)
+            row[2].append(logprob)
+        return tokens, logprobs
+
+    def keep(self, rows: Any) -> None:
+        super().keep(rows)
+        self.rows = [self.rows[row] for row in rows.tolist()]
+
+
 def hf(path: str, **options: Any) -> Any:
-    from mletools.models.hf import HfModel
+    from mletools.models import hf as engines
 
-    engine = HfModel(path, threads=1, **options)
-    generate, reply = engine._model.generate, engine._reply
+    engines.RowSampler = Heard  # type: ignore[misc]
+    engine = engines.HfModel(path, threads=1, **options)
+    reply = engine._reply
 
-    def generated(ids: Any, attention_mask: Any, **more: Any) -> Any:
-        output = generate(ids, attention_mask=attention_mask, **more)
-        prompts = [row[mask.bool()].tolist() for row, mask in zip(ids, attention_mask, strict=True)]
-        written = output[:, ids.size(1) :].tolist()
-        engine.now = list(zip(prompts, written, strict=True))
-        return output
-
-    def replied(request: Any, prompt: list[int], row: list[int], logprobs: list[float]) -> Any:
-        made = reply(request, prompt, row, logprobs)
-        sent, written = engine.now.pop(0)
+    def replied(*arguments: Any) -> Any:
+        made = reply(*arguments)
         count = len(made.token_ids)
+        sent, written, logprobs = Heard.now.pop(0)
         given.append((sent, written[:count], logprobs[:count]))
         return made
 
-    engine._model.generate, engine._reply = generated, replied
+    engine._reply = replied  # type: ignore[method-assign]
     return engine
 
 
