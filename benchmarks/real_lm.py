@@ -1,7 +1,7 @@
 """What reinforcement does to a real language model, over seeds: the small sizes of the experiments in examples/.
 
     python benchmarks/real_lm.py rl4mle --seeds 0 1 --arms base full no-credit --hours 2     # again the next night: it goes on
-    python benchmarks/real_lm.py smollm2                # prints what is kept of sandmle's small size
+    python benchmarks/real_lm.py smollm2                # prints what is kept of sandmle's small size, MODEL=smollm2
 
 Each seed is `make SIZE=small SEED=...` in the experiment's folder, with tasks, samples and weights of its own; real tables are the
 same for all seeds, split anew by each. One part (a seed, an arm, of rl4mle a task) is made after the other, the arms of a seed and
@@ -9,7 +9,7 @@ task in turns. What a part came to is kept in benchmarks/real_lm, without prompt
 policy, what it sampled while it learnt, its optimiser steps. A part that is kept is not made again; after --hours all that runs is
 killed, and the next call goes on.
 
-Then the arms are compared by their fresh answers. smollm2: generated tasks and real tables apart, none of them trained on,
+Then the arms are compared by their fresh answers. smollm2, sandmle: generated tasks and real tables apart, none of them trained on,
 paired by task, a task's value being the mean over seeds and samples, intervals over tasks (mle-report --compare). rl4mle: one policy
 a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing. --page writes the report's page of these answers.
 """
@@ -38,6 +38,8 @@ ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).parent / "real_lm"
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
+# sandmle with Qwen2.5-Coder-0.5B: what fits two cores in some hours a seed
+QWEN = ("MODEL=qwen2.5-coder-0.5b", "DRAFTS=300", "TAUGHT_TASKS=60", "TAUGHT_RATE=3e-4", "GROUPS_PER_STEP=4")
 QUANTITIES = ("reward", "valid", "medal")
 REPORT = (sys.executable, str(ROOT / "bin" / "mle-report"), "-q")
 
@@ -59,12 +61,13 @@ class Part:
 @dataclass(frozen=True)
 class Experiment:
     """folder: of examples/. pairs: the second less the first. tasks: each has policies
-    of its own."""
+    of its own. words: of the Makefile."""
 
     folder: str
     arms: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
     tasks: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     def parts(self, seeds: list[int]) -> Iterator[Part]:
         for seed in seeds:
@@ -80,12 +83,14 @@ class Experiment:
                     yield Part(seed, arm, {"answers": f"{arm}.graded.jsonl"} | ({} if arm == "base" else learnt))
 
 
+SANDMLE = (
+    "sandmle",
+    ("base", "seed-sft", "sft-sandmle", "sparse"),
+    (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
+)
 EXPERIMENTS = {
-    "smollm2": Experiment(
-        "sandmle",
-        ("base", "seed-sft", "sft-sandmle", "sparse"),
-        (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
-    ),
+    "smollm2": Experiment(*SANDMLE),
+    "sandmle": Experiment(*SANDMLE, words=QWEN),
     "rl4mle": Experiment(
         "rl4mle",
         ("base", "full", "no-credit", "improve"),
@@ -98,7 +103,7 @@ EXPERIMENTS = {
 def made(experiment: Experiment, part: Part, out: Path, words: list[str], end: float) -> bool:
     """One part to its end; False where the time is up before."""
     command = ["make", "-s", "-C", str(ROOT / "examples" / experiment.folder), "SIZE=small"]
-    command += [f"SEED={part.seed}", f"OUT={out}", *words, str(out / part.files["answers"])]
+    command += [f"SEED={part.seed}", f"OUT={out}", *experiment.words, *words, str(out / part.files["answers"])]
     making = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
     try:
         status = making.wait(max(0.0, end - time.monotonic()))
