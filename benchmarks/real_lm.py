@@ -10,7 +10,7 @@ policy, what it sampled while it learnt, its optimiser steps. A part that is kep
 killed, and the next call goes on.
 
 Then the arms are compared by their fresh answers. smollm2, sandmle: generated tasks and real tables apart, none of them trained on,
-paired by task, a task's value being the mean over seeds and samples, intervals over tasks (mle-report --compare). rl4mle: one policy
+paired by task, a task's value being the mean over seeds and samples, intervals by bootstrap over tasks. rl4mle: one policy
 a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing. --page writes the report's page of these answers.
 """
 
@@ -33,6 +33,8 @@ from typing import Any
 
 from scipy.stats import t
 from tabulate import tabulate
+
+from mletools.reports.statistics import paired_interval
 
 ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).parent / "real_lm"
@@ -253,7 +255,8 @@ def sign(value: float) -> int:
 def over_tasks(pair: tuple[str, str], files: list[Path], by: str) -> list[str]:
     words = [word for arm, file in zip(pair, files, strict=True) for word in ("--label", arm, str(file))]
     (found,) = report("--compare", "--by", by, *words)
-    interval = " to ".join(f"{bound:+.3f}" for bound in found["difference_ci"] or ())
+    ends = paired_interval([task["difference"] for task in found["tasks"]], found["confidence"], found["seed"])
+    interval = " to ".join(f"{end:+.3f}" for end in ends or ())
     return [f"{found['difference_mean']:+.3f}", interval, *(str(found[name]) for name in ("win", "tie", "loss"))]
 
 

@@ -2,6 +2,7 @@
 # Rollouts of many tasks as a Slurm array: each job takes its share of the tasks, and a job that is preempted goes on.
 #
 #   sbatch --array=0-15 examples/cluster/slurm.sh tasks.jsonl out
+#   sbatch --array=3,7 examples/cluster/slurm.sh tasks.jsonl out    # these again: the shares stay those of the first array
 #   cat out/part-*.jsonl > graded.jsonl       # when all are done
 #
 #SBATCH --job-name=mletools
@@ -19,7 +20,12 @@ SAMPLE=${SAMPLE:-"-g 8"}
 # the folder that the tasks' "data" is relative to
 MLE_DATA=${MLE_DATA:-$(dirname "$TASKS")}
 export MLE_DATA
-mkdir -p "$OUT"
+for divided in "$OUT"/of-*; do [ ! -d "$divided" ] || PARTS=${divided##*-}; done
+((PART <= PARTS)) || {
+  echo "$OUT holds $PARTS shares of the tasks, and there is no share $PART: take another folder" >&2
+  exit 1
+}
+mkdir -p "$OUT/of-$PARTS"
 # each job has its own submissions and tape; the same seed everywhere, for a group's seed is made of its task as well
 awk -v part="$PART" -v parts="$PARTS" 'NR % parts == part % parts' "$TASKS" > "$OUT/tasks-$PART.jsonl"
 # shellcheck disable=SC2086

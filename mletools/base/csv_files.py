@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 LARGEST_CELL = 1 << 30  # characters
 csv.field_size_limit(LARGEST_CELL)  # noqa: TID251
+# Cells that pandas, and so most people, read as missing.
+MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
 
 
 class CsvError(ValueError):

@@ -86,8 +86,6 @@ def main(run: cli.Run, by: str, models: ModelOptions, answers: AnswerOptions, ta
         judge: Judge = by_words
         if model is not None:
             engine = stack.enter_context(closing(models.open()))
-            if engine.batch > 1:
-                run.jobs = 1  # an engine in this process takes one call at a time
             metered = judging(engine, models, answers, "seed" in flags_on_command_line())
             judge = ModelJudge(metered, run.seed, answers)
         classifier = Classifier(judge, model or "keywords")

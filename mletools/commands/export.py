@@ -12,6 +12,7 @@ from ..base.errors import OptionError, RecordError, ToolError
 from ..base.jsonl import dumps
 from ..cli_options import flags_on_command_line, options
 from ..exports.harbor import HarborOptions
+from ..grading import ranked_on
 from ..grading.one_submission import REWARDS_ALONE
 from ..grading.options import GradingOptions
 from ..records.rollout import Rollout
@@ -74,9 +75,10 @@ def main(run: cli.Run, form: str, harbor: HarborOptions, grading: dict[str, Any]
     A task that cannot be graded elsewhere, or whose public files hold its answers, is refused. With --resume finished
     folders are checked and kept.
 
-    Reads one record at a time; pairs one group at a time.
+    Reads one record at a time; pairs one group at a time (of scaffold memory: the whole input).
     """
     _check(form, run, every_pair)
+    GradingOptions(**grading).check()
     if form == "harbor":
         _folders(run, harbor.named(__version__), grading)
         return
@@ -122,12 +124,14 @@ def _documents(run: cli.Run, form: str, every_pair: bool) -> Iterator[dict[str, 
 
 
 def _groups(run: cli.Run) -> Iterator[list[Rollout]]:
-    """The rollouts of each group, when it is complete; those of incomplete ones at the end."""
+    """The rollouts of each group, when it is complete; those of incomplete ones at the end, and those of traces, of which
+    a run has any number.
+    """
     waiting: dict[str, list[Rollout]] = {}
     for line in run.lines("rollout"):
         group = waiting.setdefault(line.record["group"], [])
         group.append(line.record)
-        if len(group) >= line.record["group_size"]:
+        if "trace" not in line.record and len(group) >= line.record["group_size"]:
             yield waiting.pop(line.record["group"])
     yield from waiting.values()
 
@@ -143,6 +147,9 @@ def _folders(run: cli.Run, settings: HarborOptions, grading: dict[str, Any]) -> 
     run.progress(run.count_lines)
     for line in run.lines("task"):
         folder = run.folder / line.record["id"]
+        if grading["reward"] == "human-rank" and not ranked_on(line.record, grading["human_rank"]):
+            run.reject(line, "--reward human-rank: the task has no leaderboard that it is taken of")
+            continue
         try:
             files = harbor.files(line.record, run.data, settings, told)
         except RecordError as error:

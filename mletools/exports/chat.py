@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import NotRequired, TypedDict
 
+from ..base.jsonl import dumps, loads
 from ..records.rollout import CalledFunction, Message, MessageCall, Rollout
 
 
@@ -47,27 +48,27 @@ def completion(rollout: Rollout) -> dict[str, object] | None:
 def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
     """Pairs of a group's rollouts that begin with the same messages and have unequal rewards, the better one as chosen.
 
-    every: all of them; else the best with the worst alone, of equals the first that came.
+    every: all of them; else of each beginning the best with the worst alone, of equals the first that came.
     """
-    rated = [
-        (reward, parts, rollout)
-        for rollout in group
-        if (reward := rollout.get("reward")) is not None and (parts := _parts(rollout)) is not None
-    ]
-    rated.sort(key=lambda entry: entry[0])
-    chosen = combinations(rated, 2) if every else [(rated[0], rated[-1])] if len(rated) > 1 else []
-    for worse, better in chosen:
-        if worse[0] < better[0] and worse[1][0] == better[1][0]:
-            yield {
-                "prompt": better[1][0],
-                "chosen": better[1][1],
-                "rejected": worse[1][1],
-                "task": better[2]["task"]["id"],
-                "chosen_id": better[2]["id"],
-                "rejected_id": worse[2]["id"],
-                "chosen_reward": better[0],
-                "rejected_reward": worse[0],
-            }
+    by_prompt: dict[str, list[tuple[float, list[Plain], Rollout]]] = {}
+    for rollout in group:
+        if (reward := rollout.get("reward")) is not None and (parts := _parts(rollout)) is not None:
+            by_prompt.setdefault(dumps(parts[0]), []).append((reward, parts[1], rollout))
+    for prompt, rated in by_prompt.items():
+        rated.sort(key=lambda entry: entry[0])
+        best = next(entry for entry in rated if entry[0] == rated[-1][0])
+        for worse, better in combinations(rated, 2) if every else [(rated[0], best)]:
+            if worse[0] < better[0]:
+                yield {
+                    "prompt": loads(prompt),
+                    "chosen": better[1],
+                    "rejected": worse[1],
+                    "task": better[2]["task"]["id"],
+                    "chosen_id": better[2]["id"],
+                    "rejected_id": worse[2]["id"],
+                    "chosen_reward": better[0],
+                    "rejected_reward": worse[0],
+                }
 
 
 def _parts(rollout: Rollout) -> tuple[list[Plain], list[Plain]] | None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from ..base.errors import RecordError, ToolError
 from ..base.human_rank import RULES as HUMAN_RANKS
 from ..base.human_rank import human_rank
+from ..records.places import GradedWith
 from ..records.rollout import Medal, Standing
 from ..records.task import Grading, MetricSpec, Scoring, SubmissionFormat, Task, Thresholds
 from . import code, metrics, rewards
@@ -52,7 +53,8 @@ class Verdict:
     """The verdict on one submission.
 
     score: rounded, None when invalid. thresholds: the task's, or the leaderboard's. position and teams refer to the
-    (private) leaderboard, None without one; human_rank follows human_rank_rule. metric_error: how a metric that
+    private leaderboard, None without one; human_rank follows human_rank_rule, both None without a leaderboard
+    that the rule takes. metric_error: how a metric that
     is code fails on this submission alone, which makes it invalid; not for agents, as it may quote answers.
     """
 
@@ -191,13 +193,13 @@ def _weights(column: Callable[[str], Any], weight: Any) -> Any:
 def standing(task: Task, folder: Path, score: float | None, reason: str | None, rank_rule: str = "dojo") -> Verdict:
     """The verdict on a score (None: invalid), rounded and compared with thresholds and teams."""
     lower = task["metric"]["lower_is_better"]
-    boards = [
-        read_leaderboard(str(folder / task[name]), lower)
-        for name in ("leaderboard", "public_leaderboard")
-        if name in task
-    ]
-    private = boards[0] if boards else None
-    public = boards[1] if len(boards) > 1 else None
+
+    def board(name: GradedWith) -> Leaderboard | None:
+        return read_leaderboard(str(folder / task[name]), lower) if name in task else None
+
+    private, public = board("leaderboard"), board("public_leaderboard")
+    by_name = {"leaderboard": private, "public_leaderboard": public}
+    ranking = [found for name in ranked_on(task, rank_rule) if (found := by_name[name]) is not None]
     thresholds = task.get("thresholds") or (private.thresholds if private else None)
     invalid = Verdict(
         False,
@@ -205,7 +207,7 @@ def standing(task: Task, folder: Path, score: float | None, reason: str | None, 
         thresholds=thresholds,
         teams=len(private.scores) if private else None,
         public_teams=len(public.scores) if public else None,
-        human_rank_rule=rank_rule if boards else None,
+        human_rank_rule=rank_rule if ranking else None,
     )
     if score is None:
         return invalid
@@ -219,15 +221,19 @@ def standing(task: Task, folder: Path, score: float | None, reason: str | None, 
         above_median=better(score, thresholds["median"], lower) if thresholds else False,
         position=private.position(score) if private else None,
         public_position=public.position(score) if public else None,
-        human_rank=_human_rank(score, boards, rank_rule) if boards else None,
+        human_rank=_human_rank(score, ranking, rank_rule) if ranking else None,
         normalised_score=private.normalised(score) if private else None,
     )
 
 
+def ranked_on(task: Task, rule: str) -> list[GradedWith]:
+    """The task's leaderboards of which a human rank is taken; none: it has no human rank."""
+    boards: tuple[GradedWith, ...] = ("leaderboard",) if rule == "mle-rl" else ("leaderboard", "public_leaderboard")
+    return [name for name in boards if name in task]
+
+
 def _human_rank(score: float, boards: list[Leaderboard], rule: str) -> float:
-    """dojo: the mean over public and private leaderboard; mle-rl: on the private one."""
-    if rule == "mle-rl":
-        boards = boards[:1]
+    """The mean over the leaderboards."""
     return sum(human_rank(board.position(score), len(board.scores), rule) for board in boards) / len(boards)
 
 
@@ -240,6 +246,11 @@ def check_task(task: Grading) -> None:
         return
     spec = answer_spec(task)
     metrics.check(metric, task["submission"]["parse"], spec["parse"])
+    if len(spec["target"]) != len(task["submission"]["target"]) and metrics.find(metric["name"]).columns == "each":
+        raise RecordError(
+            f"answer_target names {len(spec['target'])} columns for the {len(task['submission']['target'])} of "
+            "submission.target"
+        )
     for name, kinds in APPLIES_TO.items():
         if name in task["submission"] and task["submission"]["parse"] not in kinds:
             raise RecordError(f"submission.{name} applies to parse {', '.join(kinds)} only")
@@ -269,6 +280,7 @@ __all__ = [
     "medal_rows",
     "metrics",
     "parse_answers",
+    "ranked_on",
     "read_leaderboard",
     "rewards",
     "score_bytes",

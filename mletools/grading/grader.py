@@ -10,7 +10,7 @@ from ..base.ids import bytes_digest
 from ..records.rollout import Execution, Graded, HumanRank, RankRule, RewardRule, Rollout, SubmissionFile
 from ..records.sample import submission_mb
 from ..records.task import Task, Thresholds
-from . import RunCode, check_task, grade, rewards, standing
+from . import RunCode, check_task, grade, ranked_on, rewards, standing
 from .options import GradingOptions, read_weights
 from .private_data import check_data, inside, task_folder
 
@@ -110,7 +110,7 @@ class Grader:
                 **scale,
             }
         if options.reward == "human-rank":
-            if graded["teams"] is None:
+            if graded["human_rank_rule"] is None:
                 raise RecordError("--reward human-rank: the task has no leaderboard")
             return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
         if options.reward == "improvement":
@@ -173,7 +173,7 @@ def _why_no_submission(execution: Execution) -> str:
 class Signal:
     """Whether graded rollouts whose rewards were clamped leave a policy anything to learn from: feed them with `add`.
 
-    Holds a few numbers per task and per incomplete group.
+    Holds a few numbers per task and per incomplete group; a group of traces is complete at the end.
 
     A group has no signal if all its rewards are equal and some were clamped; a task's scores have none if all its valid
     rollouts, at least two, were clamped.
@@ -190,7 +190,7 @@ class Signal:
         self._tasks[rollout["task"]["id"]] = (valid + rollout["grade"]["valid"], before + clamped)
         group = self._open.setdefault(rollout["group"], [])
         group.append((rollout["reward"], clamped))
-        if len(group) >= rollout["group_size"]:
+        if "trace" not in rollout and len(group) >= rollout["group_size"]:
             self._close(self._open.pop(rollout["group"]))
 
     def _close(self, group: list[tuple[float | None, bool]]) -> None:
@@ -221,9 +221,9 @@ class HumanRanks:
 
     def __call__(self, task: Task, score: float, rule: RankRule = "dojo") -> HumanRank:
         """{human_rank, human_rank_rule}, None both without a leaderboard. RecordError: the folder is not the task's."""
-        if "leaderboard" not in task and "public_leaderboard" not in task:
+        if not ranked_on(task, rule):
             return {"human_rank": None, "human_rank_rule": None}
         folder = task_folder(self.data, task)
         check_data(folder, task)
         verdict = standing(task, folder, score, None, rule)
-        return {"human_rank": verdict.human_rank, "human_rank_rule": rule if verdict.human_rank_rule else None}
+        return {"human_rank": verdict.human_rank, "human_rank_rule": rule}

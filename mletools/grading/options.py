@@ -1,5 +1,6 @@
 """The options of grading: which reward a verdict becomes, and the rules of the verdict."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 
 from ..base.errors import OptionError
@@ -10,7 +11,12 @@ from . import rewards
 from .submission import MAX_BYTES
 
 REWARDS = ("milestone", "partial-credit", "raw", "human-rank", "improvement")
-OF_SCORE = ("raw", "partial-credit")  # rules whose reward is the score
+OF_RULES = {  # {option: the rules that it applies to}
+    "scale_score": ("raw", "partial-credit"),
+    "failure_reward": ("partial-credit",),
+    "marker_credit": ("partial-credit",),
+    "milestone": ("milestone",),
+}
 WEIGHTS = {"dense": rewards.MilestoneWeights(), "sparse": rewards.SPARSE}
 
 
@@ -20,6 +26,8 @@ def read_weights(text: str) -> rewards.MilestoneWeights:
         return WEIGHTS[text]
     try:
         changes = {name.strip(): float(number) for name, number in (part.split("=") for part in text.split(","))}
+        if not all(map(math.isfinite, changes.values())):
+            raise ValueError
         return replace(WEIGHTS["dense"], **changes)
     except (TypeError, ValueError):
         names = ", ".join(asdict(WEIGHTS["dense"]))
@@ -68,6 +76,8 @@ class GradingOptions:
     )
 
     def check(self) -> None:
-        """OptionError: a score is scaled for a rule that takes none."""
-        if self.scale_score != "none" and self.reward not in OF_SCORE:
-            raise OptionError(f"--scale-score is about --reward {' and '.join(OF_SCORE)}, not {self.reward}")
+        """OptionError: an option of another rule."""
+        for name, rules in OF_RULES.items():
+            if getattr(self, name) != getattr(GradingOptions, name) and self.reward not in rules:
+                flag = f"--{name.replace('_', '-')}"
+                raise OptionError(f"{flag} is about --reward {' and '.join(rules)}, not {self.reward}")

@@ -14,7 +14,7 @@ cell that it cannot read. Not covered: checks of the values, which metrics make.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -81,6 +81,16 @@ def canonical_label(value: Any) -> str:
     if abs(number) >= 2**53 and text.lstrip("+-").isdigit():  # as text: int() is slow on long numbers
         return ("-" if number < 0 else "") + text.lstrip("+-0")
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
+
+
+def items_as_labels(items: tuple[str, ...], label: str) -> Iterable[str]:
+    """The items of a ranked list as labels are read, to look for a canonical label among them."""
+    try:
+        float(label)
+    except ValueError:
+        if label not in TRUTH_LABELS.values():  # no other text is read as this label
+            return items
+    return map(canonical_label, items)
 
 
 def canonical(cells: Sequence[str]) -> list[str]:

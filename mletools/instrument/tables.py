@@ -5,10 +5,13 @@ Read outside the sandbox, once for a task. Not covered: data that are not tables
 
 import csv
 import functools
+import re
 from collections.abc import Iterable
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from ..base.csv_files import MISSING
 from .evidence import FEW, KEPT, key_of, shares_of
 from .facts import ColumnFacts, DataFacts
 from .names import words_of
@@ -16,6 +19,8 @@ from .names import words_of
 _LARGEST = 8 << 20  # bytes of tables that are read; larger ones are not described
 _MOST_COLUMNS = 60
 _TABLES = (".csv", ".tsv")
+_DELIMITERS = ",;\t|"
+_DECIMAL_COMMA = re.compile(r"-?[0-9]+,[0-9]+")
 
 
 def describe(public: Path) -> DataFacts:
@@ -36,7 +41,7 @@ def _describe(public: str) -> DataFacts:
             count = sum(1 for each in path.rglob("*") if each.is_file())
             is_only_tables = is_only_tables and is_test
         elif path.suffix in _TABLES:
-            count = _records(path)
+            count = _records(path) if path.stat().st_size > _LARGEST else len(_rows(path)[1:])
             tables += [] if is_test else [path]
         else:
             is_only_tables = is_only_tables and path.suffix == ".md"
@@ -50,19 +55,26 @@ def _describe(public: str) -> DataFacts:
 
 def _columns(path: Path) -> list[ColumnFacts]:
     """The described columns of a table; not its row numbers."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        try:
-            next(lines, None)
-            rows = list(lines)
-        except csv.Error:
-            return []
-    described = map(_column, list(zip(*rows, strict=False))[:_MOST_COLUMNS])
+    described = map(_column, islice(zip_longest(*_rows(path)[1:], fillvalue=""), _MOST_COLUMNS))
     return [each for each in described if each is not None]
 
 
+def _rows(path: Path) -> list[list[str]]:
+    """The header and the rows of a table, as pandas divides them; none where it is no table."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        header = file.readline()
+        delimiter = max(_DELIMITERS, key=header.count)
+        try:
+            rows = [row for row in csv.reader(chain([header], file), delimiter=delimiter) if row]
+        except csv.Error:
+            return []
+    if delimiter != ";":
+        return rows
+    return [[cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
+
+
 def _column(texts: Iterable[str]) -> ColumnFacts | None:
-    values = [_value(text) for text in texts if text.strip()]
+    values = [_value(text) for text in texts if text.strip() not in MISSING]
     distinct = len(set(values))
     if distinct < 2 or _are_numbers_of_rows(values):
         return None
@@ -84,7 +96,7 @@ def _are_numbers_of_rows(values: list[Any]) -> bool:
 
 
 def _records(path: Path) -> int:
-    """The number of records of a table after its header; line ends in quotes do not count."""
+    """The number of records of a large table after its header; line ends in quotes do not count."""
     quotes = records = 0
     last = b"\n"
     with path.open("rb") as file:

@@ -7,6 +7,7 @@ change the difference. All others are over the tasks' differences (statistics.pa
 this kind could.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
@@ -119,7 +120,7 @@ def _paired(sets: Sequence[RunSet], values: Sequence[Grid], by: By) -> tuple[lis
         runs = [run for run_set in sets for run in run_set.tasks[task]]
         metric = common(run.metric for run in runs)
         a, b = (mean_over_tasks({task: grid[task]}, BY[by]) for grid in values)
-        if a is None or b is None or (by == "score" and metric == MIXED):
+        if a is None or b is None or (by == "score" and metric == MIXED) or not math.isfinite(b - a):
             without.append(task)
             continue
         difference = a - b if by == "score" and runs[0].lower_is_better else b - a

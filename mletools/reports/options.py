@@ -13,6 +13,7 @@ from .runs import POLICIES, ROLES, Missing
 from .table import FORMATS
 from .tables import COURSES
 
+OF_RUNS = ("missing", "runs", "confidence")  # options about a set's finished runs
 TABLE, PAGE, WATCH = "Tables", "Page and figures", "Following"
 _flag = partial(option, default=False)
 _table, _page = partial(_flag, heading=TABLE), partial(option, heading=PAGE)
@@ -152,6 +153,10 @@ class ReportOptions:
             "--follow excludes all other outputs": (
                 self.follow and (self.drawn or self.as_json or self.compare or self.tables)
             ),
+            "--missing, --best-trace, --runs and --confidence are for tables and figures: not with --follow": self.follow
+            and (self.best_trace or any(getattr(self, each) != getattr(ReportOptions, each) for each in OF_RUNS)),
+            "--interval needs --follow": self.interval != ReportOptions.interval and not self.follow,
+            "--complexity is for the whole report's tables: not with --over-...": self.complexity and self.tables,
         }
         for complaint, holds in complaints.items():
             if holds:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 RESAMPLES = 10_000
 MANY = 20  # differences, from which a percentile bootstrap holds; of fewer its intervals are too narrow
@@ -20,15 +20,16 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def sem(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    """Standard error of the mean, sd / sqrt(n), sd with ddof 1 (MLE-bench); None for fewer than two values, and beyond any float."""
+    sd = _deviation(statistics.stdev, values)
+    return None if sd is None else sd / math.sqrt(len(values))
 
 
 def population_sd(values: Sequence[float]) -> float | None:
     """Standard deviation with ddof 0, which MLE-RL reports over three repeats: sem(values) * sqrt(n - 1); None for fewer
-    than two values.
+    than two values, and beyond any float.
     """
-    return statistics.pstdev(values) if len(values) > 1 else None
+    return _deviation(statistics.pstdev, values)
 
 
 def t_interval(
@@ -37,7 +38,8 @@ def t_interval(
     """Student's t interval centre ± t * sem(values), n - 1 degrees of freedom; None for fewer than two values.
 
     low and high: the ends of the scale, where the interval is cut off. None, too, if all values are equal: that they
-    agree does not make the mean certain. For shares, where that is common, use `wilson_interval`.
+    agree does not make the mean certain (for shares, where that is common, use `wilson_interval`); and if it reaches
+    beyond any float.
     """
     error = sem(values)
     if centre is None or not error:
@@ -45,7 +47,7 @@ def t_interval(
     from scipy.special import stdtrit
 
     reach = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * error
-    return [max(low, centre - reach), min(high, centre + reach)]
+    return _finite([max(low, centre - reach), min(high, centre + reach)])
 
 
 def wilson_interval(share: float | None, n: float, confidence: float) -> Interval | None:
@@ -91,7 +93,7 @@ def avg_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
     """
     if n < k or n == 0:
         return None
-    return statistics.fmean(valid) * chance_of_valid(len(valid), n, k) if valid else 0.0
+    return (mean(valid) or 0.0) * chance_of_valid(len(valid), n, k)
 
 
 def best_at_k(valid: Sequence[float], n: int, k: int) -> float | None:
@@ -155,6 +157,18 @@ def paired_interval(differences: Sequence[float], confidence: float, seed: int) 
 
     generator = numpy.random.default_rng(seed % 2**64)
     sample, size = numpy.asarray(differences), len(differences)
-    means = [sample[generator.integers(0, size, size)].mean() for _ in range(RESAMPLES)]
-    low, high = numpy.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return [float(low), float(high)]
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        means = [sample[generator.integers(0, size, size)].mean() for _ in range(RESAMPLES)]
+        low, high = numpy.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return _finite([float(low), float(high)])
+
+
+def _deviation(formula: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
+    try:
+        return formula(values) if len(values) > 1 else None
+    except OverflowError:
+        return None
+
+
+def _finite(ends: Interval) -> Interval | None:
+    return ends if all(map(math.isfinite, ends)) else None

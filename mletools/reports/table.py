@@ -15,13 +15,18 @@ Record = dict[str, Any]
 Column = tuple[str, str | Callable[[Record], str | float | None], str]  # name, field or function of a record, format
 NONE = "-"
 FORMATS = ("text", "markdown", "csv")
+LONG = 1e9
 SHORTEST_KEY = 12  # characters of a name that is cut
 
 
 def number(value: float | None, form: str = ".3f") -> str:
-    """The formatted value; `-` for None. Percentages are rounded half up: 12.5 is 13, and 37.5 is 38."""
+    """The formatted value; `-` for None. Percentages are rounded half up: 12.5 is 13, and 37.5 is 38; from LONG on values
+    have powers of ten.
+    """
     if value is None:
         return NONE
+    if form.endswith("f") and abs(value) >= LONG:
+        form = form[: form.index(".")] + ".4g"
     if not form.endswith("%"):
         return format(value, form)
     with decimal.localcontext(rounding=decimal.ROUND_HALF_UP):

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Cells that pandas, and so most people, read as missing.
-MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+from ..base.csv_files import MISSING as MISSING
+
 # In the digits that pandas reads; others, such as Arabic ones, are text.
 NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 

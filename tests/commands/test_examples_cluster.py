@@ -55,9 +55,14 @@ def test_every_command_of_the_scripts_accepts_its_options() -> None:
 @pytest.mark.slow
 def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None:
     told = environment(SLURM_ARRAY_TASK_COUNT="2", MODEL="-m scripted", SAMPLE="-g 2")
-    for part in ("0", "1"):
-        command = [str(CLUSTER / "slurm.sh"), str(tasks), str(tmp_path / "out")]
-        subprocess.run(command, env={**told, "SLURM_ARRAY_TASK_ID": part}, check=True, capture_output=True)
+    command = [str(CLUSTER / "slurm.sh"), str(tasks), str(tmp_path / "out")]
+    for part, count in (("0", "2"), ("1", "2"), ("1", "1")):  # the last one: submitted again, alone
+        own = {"SLURM_ARRAY_TASK_ID": part, "SLURM_ARRAY_TASK_COUNT": count}
+        subprocess.run(command, env={**told, **own}, check=True, capture_output=True)
+    third = subprocess.run(
+        command, env={**told, "SLURM_ARRAY_TASK_ID": "3"}, capture_output=True, text=True, check=False
+    )
+    assert third.returncode == 1 and "there is no share 3" in third.stderr
     done = [records(tmp_path / "out" / f"part-{part}.jsonl") for part in (0, 1)]
     assert sorted(len(part) for part in done) == [2, 4]
     names = [{rollout["task"]["name"] for rollout in part} for part in done]

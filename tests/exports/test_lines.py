@@ -175,6 +175,27 @@ def test_pairs_begin_alike() -> None:
     assert not list(chat.pairs([one("a", 1.0), one("b", 0.0)], False))
     assert not list(chat.pairs([one("a", 1.0), one("a", 1.0)], False))
     assert not list(chat.pairs([one("a", 1.0), one("a", None)], False))
+    four = [one("a", 1.0), one("b", 0.0), one("a", 0.0), one("b", 2.0)]
+    found = [(line["chosen_reward"], line["rejected_reward"]) for line in chat.pairs(four, False)]
+    assert found == [(1.0, 0.0), (2.0, 0.0)]
+
+
+def test_of_equal_rollouts_the_first_is_in_the_pair() -> None:
+    alike = [made(CALLS, reward=reward, id=name) for name, reward in (("b", 1.0), ("w", 0.0), ("c", 1.0), ("x", 0.0))]
+    (line,) = chat.pairs(alike, False)
+    assert (line["chosen_id"], line["rejected_id"]) == ("b", "w")
+
+
+def test_a_group_of_traces_is_paired_as_a_whole(graded: Path, tmp_path: Path) -> None:
+    (first, *_) = rollouts(graded, "single")
+    rewards = (0.3, 0.4, 0.35, 0.1)  # two traces of each of two runs
+    told = {**first, "group_size": 2, "trace": "reset"}
+    traces = [{**told, "id": str(at), "sample": at % 2, "reward": reward} for at, reward in enumerate(rewards)]
+    (tmp_path / "traces.jsonl").write_text("".join(json.dumps(each) + "\n" for each in traces))
+    (line,) = map(
+        json.loads, run_command("mle-export", "--to", "pairs", "traces.jsonl", cwd=tmp_path).stdout.splitlines()
+    )
+    assert (line["chosen_reward"], line["rejected_reward"]) == (0.4, 0.1)
 
 
 @pytest.mark.slow

@@ -158,6 +158,16 @@ def test_whole_items_compare_as_numbers_where_the_record_says_so() -> None:
     assert verdict(["7", "3"], ["07 3", "3"], "error_rate", submission=ranked, answer_parse="label") == 0
 
 
+@pytest.mark.parametrize("metric, params", [("map_at_k", {"k": 2}), ("mrr", {}), ("error_rate", {"top_k": 2})])
+@pytest.mark.parametrize("right, other", [("007", "012"), ("1.0", "2.0"), ("TRUE", "FALSE"), ("a", "b")])
+def test_ranked_items_are_read_as_the_label_that_they_are_compared_with(
+    right: str, other: str, metric: str, params: Any
+) -> None:
+    told: dict[str, Any] = {"params": params, "submission": {"parse": "ranked"}, "answer_parse": "label"}
+    for item in {right, right.lstrip("0")}:
+        assert verdict([right] * 3, [f"{item} {other}"] * 3, metric, **told) == METRICS[metric].best
+
+
 @pytest.mark.parametrize(
     ("separator", "cell", "score"),
     [

@@ -192,12 +192,28 @@ def test_ties_count_as_beaten_and_two_boards_are_averaged(tmp_path: Path) -> Non
     assert not worst.valid and worst.teams == 4 and worst.human_rank is None and worst.position is None
 
 
+def test_a_public_board_alone_is_no_private_one(tmp_path: Path) -> None:
+    made = {"metric": {"lower_is_better": False}, "public_leaderboard": board(tmp_path, [9, 8], "public.csv")}
+    verdict = standing(made, tmp_path, 8.5, None)
+    assert (verdict.position, verdict.teams, verdict.public_position, verdict.public_teams) == (None, None, 2, 2)
+    assert verdict.human_rank == 0.5 and verdict.human_rank_rule == "dojo" and verdict.normalised_score is None
+    private = standing(made, tmp_path, 8.5, None, "mle-rl")
+    assert private.human_rank is None and private.human_rank_rule is None
+
+
 def test_scores_are_rounded_before_they_are_compared(numbers: Path) -> None:
     made = task(NUMBERS, "rmse") | {"leaderboard": board(numbers, [0.33333, 0.4, 0.5])}
     content = b"id,y\n1,1.333333\n2,2.333333\n3,3.333333\n4,4.333333\n"
     assert grade(made, numbers, content).position == 1
     made["metric"]["score_round"] = 6
     assert grade(made, numbers, content).position == 2
+
+
+@pytest.mark.parametrize("answers", [["y"], ["y", "z", "w"]])
+def test_each_predicted_column_has_its_answers(answers: list[str]) -> None:
+    made = task({**NUMBERS, "target": ["y", "z"]}, "rmse") | {"answer_target": answers}
+    with pytest.raises(RecordError, match=f"answer_target names {len(answers)} columns for the 2 of submission.target"):
+        check_task(made)
 
 
 def test_what_contradicts_itself_is_refused_when_a_task_is_made(tmp_path: Path) -> None:

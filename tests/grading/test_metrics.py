@@ -156,6 +156,40 @@ def test_a_record_that_uses_a_metric_wrongly_is_told_so(metric: dict[str, Any], 
         metrics.check(metric, parse, parse)
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("rmsle", {"floor": "0"}),
+        ("dice_mean", {"both_empty": "1"}),
+        ("dice_mean", {"height": "x"}),
+        ("dice_mean", {"width_column": 1}),
+        ("iou_precision", {"thresholds": None}),
+        ("map_coco", {"iou": None}),
+        ("map_coco", {"max_detections": "100"}),
+        ("log_loss", {"classes": 1}),
+        ("map_at_k", {"k": True}),
+        ("f1_binary", {"positive": ["1"]}),
+    ],
+)
+def test_a_parameter_of_another_type_is_refused_by_name(name: str, params: dict[str, Any]) -> None:
+    found = METRICS[name]
+    with pytest.raises(RecordError, match=rf"metric\.params\.{next(iter(params))} is .*: expected "):
+        metrics.check(spec(name, params=params), found.parse[0], found.answer_parse[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("rmsle", {"floor": 0}),
+        ("f1_binary", {"positive": 1}),
+        ("f1_binary", {"positive": True}),
+        ("map_coco", {"iou": [0.5]}),
+    ],
+)
+def test_a_parameter_may_be_spelled_in_several_ways(name: str, params: dict[str, Any]) -> None:
+    metrics.check(spec(name, params=params), METRICS[name].parse[0], METRICS[name].answer_parse[0])
+
+
 def test_parameters_have_defaults_or_are_required() -> None:
     assert METRICS["map_at_k"].params["k"] is REQUIRED
     assert METRICS["fbeta"].params["beta"] == 1

@@ -247,6 +247,12 @@ def listed(draws: np.random.RandomState, rows: int) -> Case:
     return Case(truth, truth.copy(), guess, worsen=lambda guess, draws: cells([row[::-1] for row in truth[:, 0]]))
 
 
+@pytest.mark.parametrize("right", ["a b c", "1 nan 2"])
+def test_answers_that_list_no_numbers_are_the_tasks_fault(right: str) -> None:
+    with pytest.raises(Unsuited):
+        METRICS["spearman_lists"].function(cells([right.split()])[:, 0], cells([["1", "2", "3"]])[:, 0])
+
+
 def test_lists_of_numbers_by_hand() -> None:
     def score(*rows: str) -> float:
         truth = cells([["1", "2", "3"], ["3", "1", "2"]])[:, 0]

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,37 @@ def test_a_table_of_few_rows_is_known_by_its_values(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a,y\n" + "".join(f"{at},{at * 2.5}\n" for at in range(8)))
     assert is_of(tmp_path, [at * 2.5 for at in range(8)])
     assert not is_of(tmp_path, [at * 1.5 + 0.1 for at in range(8)])
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda text: text + "\n",
+        lambda text: text.replace("\n", "\r\n") + "\r\n",
+        lambda text: text.replace("\n", "\n\n", 3),
+        lambda text: text.replace(",x\n", "\n", 1),
+        lambda text: text.replace(",", ";").replace(".", ","),
+        lambda text: text.replace(",", "\t"),
+        lambda text: text.replace("1,x", '1,5" x'),
+        lambda text: text.replace("\n", "\r"),
+    ],
+    ids=["empty_last", "crlf", "empty_inside", "short", "semicolons", "tabs", "inch", "cr"],
+)
+def test_a_table_is_described_however_it_is_spelled(tmp_path: Path, spelled: Callable[[str], str]) -> None:
+    text = "id,a,y,t\n" + "".join(f"{at},{price:.2f},{at % 3 % 2},x\n" for at, price in enumerate(PRICES))
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_bytes(spelled(text).encode())
+    found = describe(tmp_path)
+    assert found["rows"] == [len(PRICES)]
+    rows = Rows()
+    rows.add([[price] for price in PRICES[:200]])
+    assert rows.are_of(described(found["columns"]))
+
+
+@pytest.mark.parametrize("gap", ["", "NA", "nan", "NULL"])
+def test_gaps_are_no_values(tmp_path: Path, gap: str) -> None:
+    (tmp_path / "train.csv").write_text("y\n" + "".join(f"{at % 3}\n" for at in range(180)).replace("2", gap))
+    assert is_of(tmp_path, [0.0, 1.0] * 60)
 
 
 @pytest.mark.parametrize("other", ["train.parquet", "images/1.png"])

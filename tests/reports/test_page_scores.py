@@ -105,6 +105,14 @@ def test_reward_against_cost_needs_costs_and_one_rule() -> None:
     assert "tokens per rollout" in inline(figure)
 
 
+def test_rollouts_that_cost_nothing_are_drawn() -> None:
+    runs = [rollout("a", n, 0.5, reward=0.1 * n, usage={"usd": usd}) for n, usd in enumerate((0.0, 0.2, 0.5, 30.0))]
+    (figure,) = by_cost({"x": a_set("x", *runs).runs})
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    figure.draw(axes)
+    assert figure.name == "cost-usd" and axes.get_xscale() == "linear"
+
+
 def test_pass_at_k_is_the_unbiased_estimator() -> None:
     """1 - C(n - c, k) / C(n, k): of four runs with one medal 1/4, 1/2 and 3/4; of two with none 0."""
     a = [rollout("a", n, 0.5, medal="gold" if n == 2 else None) for n in range(4)]

@@ -78,6 +78,20 @@ def test_sem_and_t_interval() -> None:
     assert t_interval(2.0, [2.0, 2.0], 0.95) is None  # repeats that agree are no proof
 
 
+def test_scores_near_the_largest_float_have_a_report() -> None:
+    """What would be larger than any float is not known, in place of infinite, which is no JSON."""
+    most = 1.7e308
+    assert t_interval(4e307, [8e307, 2.0], 0.95) is None and sem([most, -most]) is None
+    assert paired_interval([most, -most, most] * 10, 0.95, 0) is None and avg_at_k([most, most], 2, 2) == most
+    runs = [rollout("a", sample, score, metric="rmse", lower=True) for sample, score in enumerate((8e307, 2.0))]
+    found = rows([a_set("x", *runs)])["a", "x"]
+    assert found["score_mean"] == pytest.approx(4e307) and found["score_ci"] is None
+    assert number(-1e200) == "-1e+200" and number(12345678.9) == "12345678.900"
+    far = [a_set(label, rollout("a", 0, score)) for label, score in (("x", most), ("y", -most))]
+    with pytest.raises(ToolError, match="no task has a value of score"):
+        compare(*far, by="score")
+
+
 def test_deviations_are_those_of_the_repeats_alone() -> None:
     """MLE-RL, table 1: 28.8 ± 5.7 % are medals in 5, 6 and 8 of 22 competitions."""
     medals = (5, 6, 8)

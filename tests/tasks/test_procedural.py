@@ -83,6 +83,24 @@ def targets_of(scenario):
     return [*((entry["name"], entry) for entry in entries), *scenario["tags"]["levels"].items()]
 
 
+def test_a_cell_in_thousandths_does_not_carry_the_whole_unit() -> None:
+    drawn = 0
+    for seed in range(20):
+        scenario, rng = scenarios()[seed % len(scenarios())], generator(seed)
+        try:
+            made = columns.render(
+                scenario, columns.factors(scenario, 40, rng), {"mixed_units": 1.0, "mixed_encodings": 1.0}, rng
+            )
+        except Rejected:
+            continue
+        (unit,) = (name for name in made.cells if name.endswith("_unit"))
+        told = set(made.cells[unit])
+        assert len(told) == 2 and {each.removeprefix("1/1000 ") for each in told} <= told
+        assert not any(" " in cell for cell in made.cells[unit.removesuffix("_unit")])
+        drawn += 1
+    assert drawn > 10
+
+
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["key"])
 def test_causes_of_a_scenario_are_columns_and_agree(scenario):
     numbers = {entry["name"] for entry in scenario["numbers"]}

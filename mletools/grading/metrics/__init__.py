@@ -6,6 +6,8 @@ the definition. Not covered: reading cells (parsing), aligning rows (submission)
 
 from typing import Any
 
+import msgspec
+
 from ...base.errors import RecordError
 from ...base.words import did_you_mean
 from ...records.task import MetricSpec
@@ -68,6 +70,11 @@ def check(spec: MetricSpec, parse: str, answer_parse: str) -> None:
     if unknown:
         known = ", ".join(metric.params) or "none"
         raise RecordError(f"{metric.name} has no parameter {unknown[0]!r}; it has {known}")
+    for name, value in spec["params"].items():
+        try:
+            msgspec.convert(value, metric.types[name])
+        except msgspec.ValidationError as error:
+            raise RecordError(f"metric.params.{name} is {value!r}: {str(error).lower()}") from None
     missing = [name for name, default in metric.params.items() if default is REQUIRED and name not in spec["params"]]
     if missing:
         raise RecordError(f"{metric.name} needs the parameter {missing[0]!r} in metric.params")

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..alphabet import OTHER_NOTATION
-from ..parsing import canonical_label
+from ..parsing import canonical_label, items_as_labels
 from .checks import codes, number
 from .registry import Undefined, Unsuited, metric
 
+Label = str | bool | float  # of a class, as a record spells it
 AVERAGES = ("binary", "macro", "micro", "weighted")
 
 
@@ -89,7 +90,8 @@ def error_rate(truth: Any, guess: Any, *, top_k: int = 1) -> float:
     if not len(guess) or not isinstance(guess[0], tuple):
         return float((truth != guess).mean())
     first = int(top_k)
-    return sum(right not in ranked[:first] for right, ranked in zip(truth, guess, strict=True)) / len(truth)
+    pairs = zip(truth, guess, strict=True)
+    return sum(right not in items_as_labels(ranked[:first], right) for right, ranked in pairs) / len(truth)
 
 
 @metric("balanced_accuracy", lower_is_better=False, best=1.0, parse="label", balanced=True)
@@ -127,7 +129,7 @@ def weighted_macro_recall(truth: Any, guess: Any, *, group: Any, weights: Mappin
 
 
 @metric("fbeta", lower_is_better=False, best=1.0, parse="label")
-def fbeta(truth: Any, guess: Any, *, beta: float = 1.0, average: str = "binary", positive: str = "1") -> float:
+def fbeta(truth: Any, guess: Any, *, beta: float = 1.0, average: str = "binary", positive: Label = "1") -> float:
     """F-beta, (1 + beta^2) P R / (beta^2 P + R) with precision P and recall R, of the positive class or averaged.
 
     average: binary (the class `positive`), macro (mean over the classes of answers or predictions), weighted (by rows of
@@ -140,7 +142,7 @@ def fbeta(truth: Any, guess: Any, *, beta: float = 1.0, average: str = "binary",
 
 
 @metric("f1_binary", lower_is_better=False, best=1.0, parse="label")
-def f1_binary(truth: Any, guess: Any, *, positive: str = "1") -> float:
+def f1_binary(truth: Any, guess: Any, *, positive: Label = "1") -> float:
     """F1, the harmonic mean of precision and recall, of the class `positive`; 0 where no prediction of it is right."""
     return fbeta(truth, guess, positive=positive)
 
@@ -164,7 +166,7 @@ def f1_weighted(truth: Any, guess: Any) -> float:
 
 
 @metric("precision", lower_is_better=False, best=1.0, parse="label")
-def precision(truth: Any, guess: Any, *, average: str = "binary", positive: str = "1") -> float:
+def precision(truth: Any, guess: Any, *, average: str = "binary", positive: Label = "1") -> float:
     """Share of the predictions of a class that are right (0 where there are none), of the positive class or averaged.
 
     average: as for fbeta.
@@ -174,7 +176,7 @@ def precision(truth: Any, guess: Any, *, average: str = "binary", positive: str 
 
 
 @metric("recall", lower_is_better=False, best=1.0, parse="label")
-def recall(truth: Any, guess: Any, *, average: str = "binary", positive: str = "1") -> float:
+def recall(truth: Any, guess: Any, *, average: str = "binary", positive: Label = "1") -> float:
     """Share of a class's rows that are predicted as it (0 where it has none), of the positive class or averaged.
 
     average: as for fbeta.

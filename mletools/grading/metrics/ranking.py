@@ -10,6 +10,7 @@ from math import log2
 from typing import Any
 
 from ...records.task import Parse
+from ..parsing import items_as_labels
 from .means import mean
 from .registry import Undefined, Unsuited, metric
 
@@ -76,11 +77,15 @@ def _first(k: Any) -> int:
 def _hits(truth: Any, guess: Any, k: int | None = None) -> Iterator[tuple[int, list[int]]]:
     """For each row the number of true items, and the places (from 1, at most k) where one is predicted first."""
     for right, ranked in zip(truth, guess, strict=True):
-        expected = {right} if isinstance(right, str) else set(right)
+        items = ranked[:k]
+        if isinstance(right, str):
+            expected, items = {right}, items_as_labels(items, right)
+        else:
+            expected = set(right)
         if not expected:
             raise Unsuited("a row of the answers names no true item; leave such rows out of the answers")
         hits, places = set(), []
-        for place, item in enumerate(ranked[:k], 1):
+        for place, item in enumerate(items, 1):
             if item in expected and item not in hits:
                 hits.add(item)
                 places.append(place)

@@ -17,7 +17,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_type_hints
 
 from ...base.errors import RecordError
 from ...base.jsonl import dumps
@@ -76,7 +76,8 @@ class Facts(TypedDict, total=False):
 class Metric:
     """One metric. `best` is the value of a perfect submission, None where that depends on the answers.
 
-    `columns` is "joint" where it takes all target columns together, else "each"; the last four are Facts.
+    `columns` is "joint" where it takes all target columns together, else "each"; `types` are those of the parameters'
+    annotations; the last four are Facts.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Metric:
     answer_parse: tuple[Parse, ...]
     columns: str
     params: Mapping[str, object] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
     predicts: Literal["", "probability", "probabilities"] = ""
     ordered_classes: bool = False
@@ -146,11 +148,13 @@ def metric(
             if each.kind is inspect.Parameter.KEYWORD_ONLY
         ]
         params: dict[str, object] = {}
+        types = get_type_hints(function)
         groups: dict[str, Any] = {}  # defaults of the parameters that stand for their fields
         for each in keywords:
             if is_dataclass(each.default):
                 groups[each.name] = each.default
                 params |= {one.name: getattr(each.default, one.name) for one in fields(each.default)}
+                types |= get_type_hints(type(each.default))
             elif each.name not in INPUTS:
                 params[each.name] = each.default
         if groups:
@@ -166,6 +170,7 @@ def metric(
             answer_parse=answer_kinds or kinds,
             columns=columns,
             params=params,
+            types={name: types[name] for name in params},
             inputs=frozenset(each.name for each in keywords if each.name in INPUTS),
             **facts,
         )

@@ -196,14 +196,24 @@ def spearman_lists(truth: Any, guess: Any) -> float:
 
     scores = []
     for right, guessed in zip(truth, guess, strict=True):
-        try:
-            expected, guess_values = np.array([right], dtype=float), np.array([guessed], dtype=float)
-        except ValueError:
-            raise Undefined(f"{' '.join(guessed)[:50]!r} is not a list of numbers") from None
+        expected = _listed(right, Unsuited)
+        guess_values = _listed(guessed, Undefined)
+        if not np.isfinite(expected).all():
+            raise Unsuited("a row of the answers lists a number that is not finite")
         if expected.shape != guess_values.shape or not np.isfinite(guess_values).all():
             raise Undefined(f"a row lists {len(guessed)} numbers, {len(right)} finite ones are required")
         scores.append(float(_rank_correlation(expected, guess_values, " in a row")[0]))
     return mean(scores)
+
+
+def _listed(cell: Any, error: type[Exception]) -> Any:
+    """The numbers of a cell as floats of shape (1, numbers); `error` where it lists something else."""
+    import numpy as np
+
+    try:
+        return np.array([cell], dtype=float)
+    except ValueError:
+        raise error(f"{' '.join(cell)[:50]!r} is not a list of numbers") from None
 
 
 @metric("spearman_by_group", lower_is_better=False, best=1.0, parse="number", constant_is_undefined=True)

@@ -64,7 +64,7 @@ WITHIN: tuple[tuple[str, str, str, str, tuple[tuple[str, str], ...], str], ...] 
      BUDGET, (("handed in", "medal"), ("perfect", "perfect_medal")), "share with a medal"),
     ("search-normalised", "Normalised score over a search's budget", "The submission of the search at that time, and its best node by test score.",
      BUDGET, (("handed in", "normalised"), ("perfect", "perfect_normalised")), "normalised score"),
-    ("traces", "Traces from memory and from scratch", "Best so far of each kind by test score, over a run's time; runs with valid submissions of both kinds.",
+    ("traces", "Traces from memory and from scratch", "Best so far of each kind by the score that the run knew, over its time; runs with valid submissions of both kinds.",
      TRACES, (("from memory", "memory"), ("from scratch", "reset")), "human rank"),
     ("submissions", "Human rank by valid submission", "A run's k-th valid submission, over all its traces, and the best of the first k.",
      "traces by_submission submission", (("best of the first k", "best"), ("the k-th", "this")), "human rank"),

@@ -163,7 +163,7 @@ def _against(points: Mapping[str, Sequence[tuple[float, float]]], what: str, wor
             axes.plot(*zip(*shown, strict=True), "o", color=colour, markersize=3, alpha=0.4)
             x, y = _middle(some)
             axes.plot([x], [y], "D", color=colour, markersize=9, markeredgecolor=TEXT, label=named(label))
-        if max(costs) > WIDE * min(costs):
+        if max(costs) > WIDE * min(costs) > 0:
             log_ticks(axes)
         axes.set_xlabel(f"{words} per rollout")
         axes.set_ylabel("reward")

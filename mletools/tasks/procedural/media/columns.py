@@ -228,14 +228,16 @@ def _distractor(table: _Blemished, strength: float, rng: Rng) -> None:
 
 
 def _encodings(table: _Blemished, strength: float, rng: Rng) -> None:
-    for factor in table.numbers(rng)[: 1 + int(strength * 2)]:
+    units = {f"{factor.name}_unit" for factor in table.factors} & set(table.cells)
+    numbers = [factor for factor in table.numbers(rng) if f"{factor.name}_unit" not in units]
+    for factor in numbers[: 1 + int(strength * 2)]:
         unit = factor.unit or "units"
         kinds = rng.choice(3, size=table.rows, p=[1 - 0.5 * strength, 0.25 * strength, 0.25 * strength])
         table.cells[factor.name] = [
             (cell, f"{cell} {unit}", cell.replace(".", ",") if "." in cell else f"{cell},0")[kind] if cell else ""
             for cell, kind in zip(table.cells[factor.name], kinds, strict=True)
         ]
-    for column in (each for each in table.columns if not each.number and each.name in table.cells):
+    for column in (each for each in table.columns if not each.number and each.name in set(table.cells) - units):
         odd = rng.uniform(size=table.rows) < 0.3 * strength
         table.cells[column.name] = [
             f" {cell.upper()}" if strange and cell else cell
