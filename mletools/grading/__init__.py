@@ -211,7 +211,7 @@ def standing(task: Task, folder: Path, score: float | None, reason: str | None, 
     )
     if score is None:
         return invalid
-    score = round(score, int(task["metric"].get("score_round", SCORE_DECIMALS)))
+    score = rounded(score, task["metric"])
     return replace(
         invalid,
         valid=True,
@@ -224,6 +224,11 @@ def standing(task: Task, folder: Path, score: float | None, reason: str | None, 
         human_rank=_human_rank(score, ranking, rank_rule) if ranking else None,
         normalised_score=private.normalised(score) if private else None,
     )
+
+
+def rounded(score: float, metric: MetricSpec) -> float:
+    """The score with the decimals that the task gives it."""
+    return float(round(score, int(metric.get("score_round", SCORE_DECIMALS))))
 
 
 def ranked_on(task: Task, rule: str) -> list[GradedWith]:
@@ -264,6 +269,7 @@ def check_task(task: Grading) -> None:
 __all__ = [
     "HUMAN_RANKS",
     "MAX_BYTES",
+    "SCORE_DECIMALS",
     "Invalid",
     "Leaderboard",
     "RunCode",
@@ -283,6 +289,7 @@ __all__ = [
     "ranked_on",
     "read_leaderboard",
     "rewards",
+    "rounded",
     "score_bytes",
     "standing",
 ]

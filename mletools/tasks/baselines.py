@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import RecordError
-from ..grading import metrics
-from ..records.task import Baseline
+from ..grading import metrics, rounded
+from ..records.task import Baseline, MetricSpec
 from .draft import TaskDraft
 from .folder import Content, read
 from .learners import Data, alone, best_by_folds, predict
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Predictions: TypeAlias = "dict[str, NDArray[np.float64]]"
-SCORE_ROUND = 5
 # The teams see so many of the training rows, or units of a dense target, and no category with more levels.
 MOST_TRAINED_ON = 2000
 MOST_UNITS = 1500
@@ -93,13 +92,13 @@ def make_board(draft: TaskDraft, score: Callable[[bytes], float], seed: int) -> 
     seed &= 0x3FFFFFFF
     sign = -1 if draft.metric["lower_is_better"] else 1
     submissions = {"sample submission": read(draft.public["sample_submission.csv"])}
-    scores = {"sample submission": score_of(submissions["sample submission"], score)}
+    scores = {"sample submission": score_of(submissions["sample submission"], score, draft.metric)}
     predictions: Predictions = {}
 
     def enter(name: str, values: Any) -> None:
         submissions[name] = draft.hand_in(values)
         try:
-            scores[name] = score_of(submissions[name], score)
+            scores[name] = score_of(submissions[name], score, draft.metric)
         except Rejected:
             # A team may predict what this metric cannot score (a constant has no rank); the ladder may not.
             if name in MUST:
@@ -121,7 +120,7 @@ def make_board(draft: TaskDraft, score: Callable[[bytes], float], seed: int) -> 
             if metrics.find(draft.metric["name"]).balanced and draft.form.kind == "label":
                 known = known / views["plain"].y.mean(axis=0)
             enter("ceiling", known)
-    constants = [score_of(draft.hand_in(values), score) for values in _constants(draft)]
+    constants = [score_of(draft.hand_in(values), score, draft.metric) for values in _constants(draft)]
     rungs = {
         "dummy": dummy,
         **({"constant": max(constants, key=lambda value: sign * value)} if constants else {}),
@@ -155,7 +154,7 @@ def libraries() -> dict[str, str]:
     return {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
-def score_of(submission: bytes, score: Callable[[bytes], float]) -> float:
+def score_of(submission: bytes, score: Callable[[bytes], float], metric: MetricSpec) -> float:
     """The rounded score of a submission's bytes. Rejected where it is undefined."""
     try:
         value = float(score(submission))
@@ -163,7 +162,7 @@ def score_of(submission: bytes, score: Callable[[bytes], float]) -> float:
         raise Rejected(f"score: undefined: {error}") from error
     if not math.isfinite(value):
         raise Rejected(f"score: {value}")
-    return round(value, SCORE_ROUND)
+    return rounded(value, metric)
 
 
 def encode(draft: TaskDraft) -> tuple[Any, Any]:

@@ -3,12 +3,14 @@
 A data set is split, its rows get ids, its files their names. Not covered: whether the draft is any good (soundness).
 """
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..grading import metrics
+from ..base.errors import RecordError
+from ..grading import SCORE_DECIMALS, metrics, score_bytes
 from ..records.task import MetricSpec, Parse, Scoring, SubmissionFormat
 from .dataset import Dataset, Features, Target
 from .forms import Form, form_of
@@ -25,6 +27,8 @@ METRICS = {
 TEST_SHARE = (0.25, 0.4)
 # With fewer rows of a class in train.csv or in the test, a score is chance.
 MIN_CLASS_ROWS = 3
+SMALL_ERROR = 1e-3  # of a sample submission: five decimals have not even three digits of it
+MOST_DECIMALS = 17
 CLASSIFICATION = ("binary_classification", "multiclass_classification")
 
 
@@ -227,7 +231,7 @@ def make_draft(
         "sample_submission.csv": form.csv(test_ids, constant, queries[1]),
     }
     views = {"plain": dataset.plain, "right": dataset.right}
-    return TaskDraft(
+    draft = TaskDraft(
         name=dataset.name,
         modality=dataset.modality,
         problem=target.problem,
@@ -247,6 +251,21 @@ def make_draft(
         dataset=dataset,
         origin=dataset.origin,
     )
+    return replace(draft, metric=with_decimals(draft.grading, draft.answers, draft.public["sample_submission.csv"]))
+
+
+def with_decimals(grading: Scoring, answers: bytes, sample: bytes) -> MetricSpec:
+    """The metric; where the sample submission's error is small, with as many decimals as leave it SCORE_DECIMALS digits."""
+    metric = grading["metric"]
+    if metrics.find(metric["name"]).best != 0 or "score_round" in metric:
+        return metric
+    try:
+        error = score_bytes(grading, answers, sample)
+    except (ValueError, RecordError):  # what comes later says why
+        return metric
+    if not 0 < error < SMALL_ERROR:
+        return metric
+    return {**metric, "score_round": min(MOST_DECIMALS, SCORE_DECIMALS - 1 - math.floor(math.log10(error)))}
 
 
 def make_ids(count: int, rng: Any) -> list[str]:

@@ -12,8 +12,9 @@ Arrays of predictions have one row for each row of the test set:
 Targets `y` have the shape (rows, columns): class numbers, 0 and 1 for tags, relevance and pixels, or numbers.
 """
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from .table import csv_bytes, shortest
 KINDS = ("label", "number", "probability", "probabilities", "tagset", "mask", "ranked", "text", "other")
 CLASSES = ("label", "probability", "probabilities")
 PARSES: dict[str, Parse] = {"label": "label", "tagset": "tagset", "mask": "rle", "ranked": "ranked", "text": "text"}
-DECIMALS = 6
+DECIMALS, MEAN_DECIMALS = 6, 4
 TAGS_COLUMN, RANKED_COLUMN = "tags", "ranking"
 
 
@@ -118,7 +119,8 @@ class Form:
             return np.zeros((rows, 1))
         if metrics.find(metric).constant_is_undefined:
             return np.tile(np.arange(1.0, rows + 1)[:, None], len(shares))
-        return np.tile(np.round(shares, 4), (rows, 1))
+        digits = [decimals(column, MEAN_DECIMALS) for column in y.T]
+        return np.tile([round(float(share), at) for share, at in zip(shares, digits, strict=True)], (rows, 1))
 
     def csv(self, ids: Sequence[str], predictions: Any, queries: Sequence[str] = ()) -> bytes:
         """The submission of `predictions` for the rows `ids`; `queries` are the rows' queries."""
@@ -133,7 +135,7 @@ class Form:
         elif self.kind == "probability" and not self.tags:
             columns = [_numbers(predictions[:, -1])]
         else:
-            columns = [_numbers(column) for column in predictions.T]
+            columns = [_numbers(column, self.kind == "number") for column in predictions.T]
         return csv_bytes([self.ids, *self.columns], [list(ids), *columns])
 
     def answers(self, ids: Sequence[str], y: Any, cells: Mapping[str, list[str]], queries: Sequence[str] = ()) -> bytes:
@@ -171,7 +173,8 @@ def constant_cells(kind: str, labels: Sequence[str], cells: Mapping[str, Sequenc
     if kind == "probability":
         return ["0.5"] * len(cells)
     if kind == "number":
-        return [shortest(round(sum(map(float, column)) / len(column), 4)) for column in cells.values()]
+        columns = [list(map(float, column)) for column in cells.values()]
+        return [shortest(round(sum(column) / len(column), decimals(column, MEAN_DECIMALS))) for column in columns]
     return [Counter(sorted(column)).most_common(1)[0][0] for column in cells.values()]
 
 
@@ -183,5 +186,13 @@ def rle(mask: Any) -> str:
     return " ".join(f"{start + 1} {end - start}" for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
-def _numbers(values: Any) -> list[str]:
-    return [shortest(round(float(value), DECIMALS)) for value in values]
+def decimals(values: Iterable[float], usual: int) -> int:
+    """The decimals of a column of numbers: the usual ones, and more where the largest number is below 0.1."""
+    largest = max(map(abs, values), default=0.0)
+    return usual + max(0, -1 - math.floor(math.log10(largest))) if largest else usual
+
+
+def _numbers(values: Any, small: bool = False) -> list[str]:
+    """Cells of numbers; small: they may all be so small that the usual decimals would leave nothing."""
+    digits = decimals(values, DECIMALS) if small else DECIMALS
+    return [shortest(round(float(value), digits)) for value in values]

@@ -16,6 +16,7 @@ from ..records.task import Provenance, Task
 HEAD_LINES = 5
 WIDTH = 24
 MOST_COLUMNS = 9
+SMALL = 1e-3  # scores below are told in digits, not in decimals
 BAR = 40
 STORY = 110  # columns
 HEAD_PADDING = 2  # that tabulate adds to the name of a column
@@ -116,4 +117,4 @@ def ladder(task: Task) -> Iterator[str]:
     width = max(18, *(len(name) for name, _ in rungs))
     for name, score in rungs:
         place = (sign * score - low) / (high - low) if high > low else 1.0
-        yield f"  {name:<{width}} {score:>12.5f}  {'#' * round(BAR * place)}".rstrip()
+        yield f"  {name:<{width}} {score:>12{'.5f' if abs(score) >= SMALL or not score else '.4g'}}  {'#' * round(BAR * place)}".rstrip()

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from ..base.csv_files import read_rows
 from ..base.errors import RecordError
-from ..grading import Leaderboard, score_bytes
+from ..grading import Leaderboard, rounded, score_bytes
 from ..records.task import MedalStability, Scoring, Thresholds
 from .table import Rejected, csv_bytes
 
@@ -92,7 +92,8 @@ def medal_stability(
         raise Rejected("medals_stable: the metric has no score on most samples of the test rows")
     error = float(np.mean([np.std(kept, ddof=1) for kept in scores]))
     rows_needed = math.ceil(int(grading["submission"]["rows"]) * (error / gap) ** 2)
-    return {"gap": round(gap, 5), "standard_error": round(error, 5), "rows_needed": rows_needed}
+    of_scores = grading["metric"]
+    return {"gap": rounded(gap, of_scores), "standard_error": rounded(error, of_scores), "rows_needed": rows_needed}
 
 
 def _units(content: bytes, columns: Sequence[str]) -> tuple[list[str], dict[tuple[str, ...], list[list[str]]]]:

@@ -192,6 +192,21 @@ def test_numbers_with_a_unit_are_no_classes(tmp_path: Path, form: str) -> None:
         imported(path, tmp_path)
 
 
+@pytest.mark.parametrize(("unit", "metric"), [(1e-7, "rmse"), (1e-4, "mse"), (1e-12, "mae"), (1.0, "rmse")])
+def test_scores_of_small_targets_keep_their_digits(tmp_path: Path, unit: float, metric: str) -> None:
+    """Concentrations in mol/l, say: with five decimals every score would be 0."""
+    lines = ["nr,size,y", *(f"{at},{size:.3f},{unit * (2 * size + price):.6g}" for at, size, _, price in ROWS)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    candidate = Candidate("table", "t", tmp_path / "t.csv")
+    task, _ = import_task(candidate, ImportOptions(target=("y",), metric=metric), tmp_path)
+    found = sorted({entry["score"] for entry in task["provenance"]["baselines"]})
+    assert found[0] > 0 and len(found) > 15 and task["thresholds"]["gold"] < task["thresholds"]["median"]
+    assert ("score_round" in task["metric"]) == (unit < 1)
+    folder = tmp_path / task["data"]["dir"]
+    sample = pd.read_csv(folder / "public" / "sample_submission.csv")
+    assert sample["y"].nunique() == 1 and sample["y"][0] == pytest.approx(unit * 200, rel=0.1)
+
+
 def labelled(*labels: str, rows: int = 90) -> str:
     lines = [f"{at},{at * 37 % 41},{labels[at * 7 % len(labels)]}" for at in range(1, rows + 1)]
     return "\n".join(["id,x,y", *lines]) + "\n"

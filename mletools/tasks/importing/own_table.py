@@ -72,7 +72,7 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
         problem=table.problem,
         public=draft.public,
         private={ANSWERS: draft.answers},
-        grading={"submission": draft.submission, "metric": found, "answers": ANSWERS},
+        grading={"submission": draft.submission, "metric": draft.metric, "answers": ANSWERS},
         provenance={
             "source": candidate.source,
             "seed": options.seed,

@@ -15,7 +15,7 @@ from typing import cast
 
 from ...base.errors import RecordError, ToolError
 from ...base.ids import derive_seed
-from ...grading import check_task, metrics, score_bytes
+from ...grading import check_task, metrics, rounded, score_bytes
 from ...grading.private_data import task_folder
 from ...records.sample import SAMPLES, TIMES_SAMPLE
 from ...records.task import Grading, Task, WrittenData
@@ -219,7 +219,7 @@ def _scores(parts: Parts, answers: bytes) -> dict[str, float | str]:
         found["perfect_submission"] = "not tried: what it would score depends on the answers"
     elif perfect is not None:
         try:
-            found["perfect_submission"] = round(score_bytes(given, answers, perfect), 5)
+            found["perfect_submission"] = rounded(score_bytes(given, answers, perfect), given["metric"])
         except ValueError as error:
             raise Rejected(f"its own answers are not accepted as a submission: {error}") from None
     sample = next((parts.public[name] for name in SAMPLES if name in parts.public), None)
@@ -235,7 +235,7 @@ def _score_of_sample(given: Grading, answers: bytes, content: bytes) -> float:
 
     how = "the sample submission is invalid"
     try:
-        score = round(score_bytes(given, answers, content), 5)
+        score = rounded(score_bytes(given, answers, content), given["metric"])
         how += " once pandas has read and written it, as agents do"
         frame = pd.read_csv(io.BytesIO(content))
         score_bytes(given, answers, frame.to_csv(index=False).encode())

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from ...base.errors import RecordError
+from ...grading import rounded
 from ...records.task import Thresholds
 from ..thresholds import NAMES, ordered
 from .case import Skipped
@@ -188,7 +189,7 @@ def _score(view: View, content: bytes) -> float:
         raise NoScore(str(error)) from None
     if not math.isfinite(score):
         raise NoScore(f"the score is {score}")
-    return float(round(score, view.task["metric"].get("score_round", 5)))
+    return rounded(score, view.task["metric"])
 
 
 class NoScore(Exception):
