@@ -563,13 +563,15 @@ def test_rare_values_lie_on_both_sides() -> None:
 
 
 def test_canonical_ids() -> None:
-    assert [canonical(cell) for cell in ("007", "7.0", " 7 ", "1_0", "x", "12.50")] == [
+    cells = ("007", "7.0", " 7 ", "1_0", "x", "12.50", "00012345678901234567")
+    assert [canonical(cell) for cell in cells] == [
         "7",
         "7",
         "7",
         "1_0",
         "x",
         "12.50",
+        "12345678901234567",
     ]
 
 

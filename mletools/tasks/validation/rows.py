@@ -1,7 +1,6 @@
 """Rows of CSV text with the very text of each, ids as graders compare them, and a submission without some of its rows.
 
-Everything here is linear in the bytes and keeps one row at a time. The rule of the ids is that of grading (answers.py,
-parsing.py), which this room may not import: a test holds the two together. Not covered: what the cells mean.
+Everything here is linear in the bytes and keeps one row at a time. Not covered: what the cells mean.
 """
 
 import codecs
@@ -10,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...base.csv_files import CsvError, decoded, read_rows
+from ...grading.answers import all_numbers
+from ...grading.parsing import canonical_label
 
 Key = tuple[str, ...]
 BATCH = 1000
@@ -35,15 +36,13 @@ def rows_of(content: bytes) -> Iterator[tuple[list[str], str]]:
 
 
 def canonical(cell: str) -> str:
-    """An id as text; whole numbers lose their decimal point and leading zeros, so that 007 and 7.0 are one id."""
+    """An id as text; numbers as in grading, so that 007 and 7.0 are one id."""
     text = cell.strip()
     try:
-        number = float(text)
+        float(text)
     except ValueError:
         return text
-    if "_" in text or not text.isascii():  # which Python alone takes for numbers
-        return text
-    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
+    return canonical_label(text)
 
 
 def canonical_key(key: Key) -> Key:
@@ -68,16 +67,9 @@ class Ids:
 
 def ids_of(keys: Sequence[Key]) -> Ids:
     """The ids of the answers whose rows have these id cells, at least one row."""
-    numeric = tuple(_all_numbers(cells) for cells in zip(*keys, strict=True))
+    numeric = tuple(all_numbers(cells) for cells in zip(*keys, strict=True))
     bare = Ids(numeric, frozenset())
     return Ids(numeric, frozenset(bare._compared(key) for key in keys))
-
-
-def _all_numbers(cells: Sequence[str]) -> bool:
-    """Whether ids may compare as numbers: all are, and no two become one that way."""
-    if not all(cell.strip().lstrip("-").replace(".", "", 1).isdigit() for cell in cells):
-        return False
-    return len({canonical(cell) for cell in cells}) == len(set(cells))
 
 
 def without(content: bytes, columns: Sequence[str], drop: Callable[[Key], bool], most: int) -> bytes:
