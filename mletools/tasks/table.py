@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.csv_files import csv_text
+
 # Cells that pandas, and so most people, read as missing.
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
 # In the digits that pandas reads; others, such as Arabic ones, are text.
@@ -90,11 +92,4 @@ def shortest(value: float) -> str:
 
 def csv_bytes(header: list[str], columns: list[list[str]]) -> bytes:
     """A CSV file, UTF-8 with "\\n" line ends, from columns of text cells of one length."""
-    import csv
-    import io
-
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
-    return out.getvalue().encode()
+    return csv_text([header, *zip(*columns, strict=True)]).encode()

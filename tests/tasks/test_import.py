@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import BIN, mostly_slow, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
@@ -20,7 +21,7 @@ from import_builders import LEADERS, bench, leaderboard, table, write
 from mletools.grading import check_task, grade, metrics
 from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
-from mletools.tasks.importing.columns import is_number, read_columns
+from mletools.tasks.importing.columns import is_number, read_columns, written
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
 from mletools.tasks.importing.copies import copies_of
 from mletools.tasks.importing.modality import modality_of
@@ -960,6 +961,10 @@ def test_cells_do_not_change_on_the_way(tmp_path: Path) -> None:
     text = 'id,a\r\n007,"1.0"\r\nNA,"x ""y"", z\n2"\r\n'
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert read_columns(tmp_path / "t.csv") == {"id": ["007", "NA"], "a": ["1.0", 'x "y", z\n2']}
+    cells = {"id": ["1", "2"], "a": ["x\ry", "\r"]}
+    (tmp_path / "t.csv").write_bytes(written(cells, list(cells)))
+    assert read_columns(tmp_path / "t.csv") == cells
+    assert pd.read_csv(tmp_path / "t.csv", dtype=str).to_dict("list") == cells
     assert is_number(["1", "-2.5e3", "", "NA", ".5"]) and not is_number(["1_000"]) and not is_number(["", "NA"])
     assert not is_number(["inf"]) and not is_number(["1", "x"])
 
