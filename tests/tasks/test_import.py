@@ -939,6 +939,7 @@ def test_what_a_list_of_public_files_holds(tmp_path: Path) -> None:
     assert listed(flat) == ["*.png", "*.txt", "a/", "train.csv"]
     assert listed([f"{at}/x" for at in range(300)] + ["y"]) == ["*/", "y"]
     write(tmp_path, {name: name for name in flat})
+    write(tmp_path, {".DS_Store": "", "a/.hidden/d": ""})
     assert spelled_out(tmp_path, listed(flat)) == sorted(flat)
     assert spelled_out(tmp_path, ["y", "x"]) == ["x", "y"]
 

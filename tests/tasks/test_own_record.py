@@ -159,6 +159,8 @@ def test_records_that_are_not_sealed(tmp_path: Path, changes: dict[str, Any], re
             "answers_secret: test.csv has the target column late",
         ),
         ({"public/old.csv": ANSWERS}, "the public file old.csv is a copy of private/answers.csv"),
+        ({"public/.answers.csv": ANSWERS}, "public/.answers.csv is hidden, but agents see it: remove it"),
+        ({"public/a/.old/b": "1"}, "public/a/.old is hidden, but agents see it: remove it"),
         ({"private/answers.csv": ANSWERS.replace("59,", "58,")}, "its answers cannot be graded: "),
         ({"public/description.md": " "}, "tasks/ferry/public/description.md: empty: describe there what is to be done"),
         ({"public/sample_submission.csv": ""}, "sample_submission.csv: the first line is empty"),

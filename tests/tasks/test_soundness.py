@@ -461,6 +461,11 @@ def test_a_folder_that_is_not_the_recorded_one(five: list[dict[str, Any]], tmp_p
     assert [task["id"] for task in records(done.stdout)] == ["one"]
     with pytest.raises(RecordError):
         read_case({**five[0], "data": {**five[0]["data"], "public": ["missing.csv"]}}, tmp_path, float)
+    (tmp_path / "tasks/one/public/.answers.csv.swp").write_text("id\n")
+    with pytest.raises(
+        RecordError, match=r"tasks/one: public/\.answers\.csv\.swp is hidden, but agents see it: remove"
+    ):
+        read_case(five[0], tmp_path, float)
 
 
 @pytest.mark.slow

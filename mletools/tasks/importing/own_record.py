@@ -107,7 +107,7 @@ def folder_parts(fields: WrittenTask, folder: Path) -> Parts:
     """The parts of a task in a folder with public/ and private/, which stay where they are. Rejected with the reason."""
     if not (folder / "public").is_dir():
         raise Rejected(f"{folder / 'public'}: no such folder: it holds what agents see; data.dir is relative to --data")
-    public = files_below(folder / "public", folder, folder / "private")
+    public = files_below(folder / "public", folder, folder / "private", in_place=True)
     text = _page_of(public.pop("description.md", None), folder, fields)
     fields = {"answers": ANSWERS, **fields}
     metric = fields.get("metric", WrittenMetric())
