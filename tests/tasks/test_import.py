@@ -515,6 +515,7 @@ def test_several_targets(tmp_path: Path) -> None:
     assert told == ["mle-import: raw: no thresholds: no medals (baselines predict one column of labels only)"]
     assert grade(task, folder, perfect(task, folder)).score == 0
     assert {(row["odd"], row["even"]) for row in lines(folder / "public/sample_submission.csv")} == {("0.5", "0.5")}
+    write(source, {"train.csv": table(["id", "a", "odd", "b"], [[*row[:3], row[0] % 14] for row in rows])})
     (task,), _ = imported(source, "--metric", "rmse", "--target", "a", "--target", "odd", cwd=tmp_path)
     assert {"dummy", "tuned_ensemble", "plain forest"} <= {each["name"] for each in task["provenance"]["baselines"]}
     (task,), _ = imported(source, "--metric", "quadratic_weighted_kappa", "--target", "a", cwd=tmp_path)

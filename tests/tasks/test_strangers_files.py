@@ -379,6 +379,37 @@ def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) 
     ]
 
 
+def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) -> None:
+    cells = pd.DataFrame(
+        {"id": range(1, 101), "x": [at % 7 for at in range(100)], "y": [at * 3 % 11 for at in range(100)]}
+    )
+    folder = folder_of(tmp_path, rows(range(101, 121)).replace(",", ";"), None, cells.to_csv(sep=";", index=False))
+    for name, sep in (("all.csv", ";"), ("old.csv", ","), ("old.TSV", "\t"), ("raw.txt", "|"), ("Train.txt", " ")):
+        cells.to_csv(folder / name, sep=sep, index=False)
+    cells.to_json(folder / "all.json", orient="records")
+    cells.to_parquet(folder / "all.parquet")
+    (folder / "all.sqlite").write_bytes(b"SQLite format 3")
+    (folder / "odd.csv").write_bytes("идентификатор\n".encode("cp1251"))  # cannot be read
+    told = ["Train.txt", "all.csv", "all.json", "all.parquet", "all.sqlite", "odd.csv", "old.TSV", "old.csv", "raw.txt"]
+    cells.drop(columns="y").to_parquet(folder / "more.parquet")
+    kept = {
+        "more.csv": "id,z\n1,2\n",
+        "series.csv": "1,2\n3,4\n",
+        "words.txt": "two words",
+        "more.json": '{"a": "y z"}',
+    }
+    for name, content in kept.items():
+        (folder / name).write_text(content)
+    for options in ({}, {"separator": ";"}):
+        task, _ = contest(folder, tmp_path / str(len(options)), "rmse", **options)
+        assert task["provenance"]["left_out"] == told
+        assert {*kept, "more.parquet"} < {*task["data"]["public"]}
+        assert task["provenance"]["sanity"]["answers_secret"] == "passed"
+    (folder / "ids.csv").write_text("id,target\n" + "".join(f"{at + 1},{at * 3 % 11}\n" for at in range(100)))
+    with pytest.raises(Rejected, match=r"answers_secret: column target of ids\.csv holds the answers to y"):
+        contest(folder, tmp_path, "rmse")
+
+
 @pytest.mark.parametrize("metric", [None, "rmse", "accuracy", "auroc"])
 def test_a_constant_target_is_reported_as_that(tmp_path: Path, metric: str | None) -> None:
     path = tmp_path / "table.csv"

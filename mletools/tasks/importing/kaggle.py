@@ -5,8 +5,9 @@ rows of train.csv are held out: they become the new test.csv, with the columns o
 whatever else could hold those rows with their answers.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,23 @@ from ...records.task import Scoring, SubmissionFormat
 from ..draft import TaskDraft, held_out, make_ids
 from ..folder import ANSWERS, Content
 from ..record import Origin, Parts
+from ..soundness import require
 from ..table import MISSING, Rejected
 from ..tree import files_below
-from .columns import Columns, header_of, read_columns, written
+from .columns import Columns, read_columns, written
 from .declare import GradingRules, answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
-from .sheet import read_header, read_sheet
+from .sheet import Dialect, Nameless, read_header, read_sheet
 from .split import complete_rows, constant_file, draft_of, strata_of
 from .targets import require_numbers, require_two
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
+OTHER_TABLES = (".xlsx", ".xls", ".feather", ".db", ".sqlite")  # of which not all is looked at
+TABLES = (".csv", ".tsv", ".txt", ".parquet")
+JSON = (".json", ".jsonl")
+MOST_JSON = 64 << 20
 DESCRIPTIONS = ("description.md", "description.txt")
 USAGE = "Usage"  # the column of Kaggle's solution files: Public, Private or Ignored
 
@@ -51,7 +57,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     if known is None:
         split = _split(options, public, rng)
         given, draft, answers = split.given, split.draft, split.answers
-        telling = _may_tell(rest, options.target or given["submission"]["target"])
+        telling = _may_tell(rest, options.target or given["submission"]["target"], options.dialect)
         content = {name: path for name, path in rest.items() if name not in telling}
         content.update(split.files)
         origin["held_out"], origin["of_rows"] = split.held_out, split.of_rows
@@ -76,6 +82,9 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
         grading={**given, "answers": ANSWERS},
         provenance=origin,
     )
+    if known is None:
+        sanity = require(parts.case(lambda _: 0.0), ("answers_secret",))
+        parts = replace(parts, provenance={**origin, "sanity": {**sanity}})
     return parts, draft
 
 
@@ -243,19 +252,42 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
     return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told)
 
 
-def _may_tell(public: dict[str, Path], targets: Sequence[str]) -> list[str]:
+def _may_tell(public: dict[str, Path], targets: Sequence[str], how: Dialect) -> list[str]:
     """The files beside train.csv that could hold its held-out rows: archives, other forms of it, tables with a target."""
     found = []
     for name, path in public.items():
-        if name in ("train.csv", "test.csv", *SAMPLES):
-            continue
-        if (
-            name.lower().endswith(ARCHIVES)
-            or Path(name).name.split(".")[0] == "train"
-            or (name.lower().endswith(".csv") and set(targets) & set(header_of(path)))
+        low = Path(name).name.lower()
+        if name not in ("train.csv", "test.csv", *SAMPLES) and (
+            low.endswith(ARCHIVES + OTHER_TABLES)
+            or low.split(".")[0] == "train"
+            or (low.endswith(JSON) and _has_key(path, targets))
+            or (low.endswith(TABLES) and _has_column(path, targets, how))
         ):
             found.append(name)
     return sorted(found)
+
+
+def _has_key(path: Path, targets: Sequence[str]) -> bool:
+    """Whether a target is a word of JSON text, or the file too large for a look."""
+    if path.stat().st_size > MOST_JSON:
+        return True
+    content = path.read_bytes()
+    return any(json.dumps(name, ensure_ascii=each).encode() in content for name in targets for each in (True, False))
+
+
+def _has_column(path: Path, targets: Sequence[str], how: Dialect) -> bool:
+    """Whether a table has a target's column, or could have one: it is no text, and cannot be read."""
+    read = path.name.lower().endswith(".txt")
+    for each in dict.fromkeys((how, Dialect())):
+        try:
+            if not set(targets).isdisjoint(read_header(path, each)):
+                return True
+            read = True
+        except Nameless:  # such as a row's own series
+            read = True
+        except Rejected:
+            pass
+    return not read
 
 
 def _class_columns(labels: list[str], columns: list[str], target: str) -> list[str]:

@@ -38,6 +38,10 @@ _THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
 _WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
 
 
+class Nameless(Rejected):
+    """A table whose first line does not name its columns."""
+
+
 class Quoting(TypedDict, total=False):
     """How cells are quoted, as csv.reader takes it."""
 
@@ -95,7 +99,9 @@ def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
 
 
 def read_header(path: Path, how: Dialect = Dialect()) -> list[str]:
-    """The names of the columns of a CSV file, out of its first lines. Rejected when there are none."""
+    """The names of the columns of a table, of text out of its first lines. Rejected when there are none."""
+    if path.name.lower().endswith(FRAMES):
+        return list(of_frame(path))
     return _Text(path, how, _HEAD_BYTES).header
 
 
@@ -202,9 +208,9 @@ class _Text:
     def _plain_names(self, header: list[str]) -> list[str]:
         """The names without what stands around all of them. Rejected where they are none."""
         if not "".join(header).strip():
-            raise Rejected(f"{self._name}: the first line is empty: it must name the columns")
+            raise Nameless(f"{self._name}: the first line is empty: it must name the columns")
         if all(NUMBER.fullmatch(name) for name in header):
-            raise Rejected(f"{self._name}: the first line holds numbers: put a line above it that names the columns")
+            raise Nameless(f"{self._name}: the first line holds numbers: put a line above it that names the columns")
         if self._skips_spaces and self.separator != " ":
             self.notes.append("spaces beside separators are left out")
             header = [name.strip() for name in header]
