@@ -379,6 +379,15 @@ def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) 
     ]
 
 
+def test_equal_rows_of_a_folder_stay_together(tmp_path: Path) -> None:
+    train = "id,x,y\n" + "".join(f"{at},{at % 50},{at % 50 % 7}\n" for at in range(1, 101))
+    task, notes = contest(folder_of(tmp_path, rows(range(101, 121)), None, train), tmp_path)
+    folder = tmp_path / task["data"]["dir"] / "public"
+    train_x, test_x = ({*pd.read_csv(folder / name)["x"]} for name in ("train.csv", "test.csv"))
+    assert not train_x & test_x
+    assert notes[0] == "100 rows are in 50 groups of equal rows: those of a group stay together"
+
+
 def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) -> None:
     cells = pd.DataFrame(
         {"id": range(1, 101), "x": [at % 7 for at in range(100)], "y": [at * 3 % 11 for at in range(100)]}

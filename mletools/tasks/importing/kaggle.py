@@ -26,7 +26,7 @@ from .lookup import distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import Dialect, Nameless, read_header, read_sheet
-from .split import complete_rows, constant_file, draft_of, strata_of
+from .split import complete_rows, constant_file, draft_of, equal_rows, strata_of
 from .targets import require_numbers, require_two
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
@@ -208,11 +208,14 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
     if key not in train:
         train = {key: make_ids(len(train[targets[0]]), rng), **train}
     total = len(train[key])
-    test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form))
+    columns = read_header(public["test.csv"], options.dialect) if "test.csv" in public else list(train)
+    features = [name for name in columns if name in train and name not in (key, *targets)]
+    shown = [key, *features]
+    same = list(zip(*(train[name] for name in features), strict=True)) if features else range(total)
+    groups, note = equal_rows(same, (train[name] for name in targets), asks.rows)
+    test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form), groups)
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
-    columns = read_header(public["test.csv"], options.dialect) if "test.csv" in public else list(train)
-    shown = [key, *(name for name in columns if name in train and name not in (key, *targets))]
     out = set(test)
     kept = [at for at in range(total) if at not in out]
     new_train = {name: [column[at] for at in kept] for name, column in train.items()}
@@ -249,7 +252,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
     except Rejected as rejected:
         draft = rejected.reason
-    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told)
+    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told + note)
 
 
 def _may_tell(public: dict[str, Path], targets: Sequence[str], how: Dialect) -> list[str]:

@@ -3,7 +3,8 @@
 Not covered: the draws of tables that are made here (draft).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -31,6 +32,25 @@ def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], for
     if form == "number" or len(targets) != 1 or len({columns[targets[0]][at] for at in rows}) > MOST_LABELS:
         return []
     return columns[targets[0]]
+
+
+def equal_rows(
+    features: Sequence[Hashable], targets: Iterable[Sequence[str]], rows: Sequence[int]
+) -> tuple[Sequence[Hashable], list[str]]:
+    """(the group of each row, what to tell): of `rows`, those that share all features and all targets stay together.
+
+    `features` are all features of each row, `targets` its columns. Where rows of the same features have other targets, as
+    in a trial of few doses, rows are drawn one by one: there are no groups.
+    """
+    counts = Counter(features[at] for at in rows)
+    several = [count for count in counts.values() if count > 1]
+    if not several:
+        return features, []
+    known = list(zip(*targets, strict=True))
+    if len({(features[at], known[at]) for at in rows}) > len(counts):
+        return [], ["rows with the same features have different targets: rows are held out one by one"]
+    counted = "a group" if len(several) == 1 else f"{len(several)} groups"
+    return features, [f"{sum(several)} rows are in {counted} of equal rows: those of a group stay together"]
 
 
 def draft_of(
