@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from mletools.grading import score_bytes
+from mletools.grading import metrics, score_bytes
 from mletools.records.task import Task
 from mletools.tasks.importing.options import Candidate, ImportOptions
 from mletools.tasks.importing.sheet import Dialect, encoding, read_sheet, separator
 from mletools.tasks.importing.task import import_task
-from mletools.tasks.table import Rejected
+from mletools.tasks.table import MISSING, Rejected
+from mletools.tasks.validation import validation_view
 
 ROWS = [
     (at, random.Random(at).gauss(50, 9), "ABC"[at % 3], random.Random(1000 + at).gauss(100, 20)) for at in range(1, 81)
@@ -377,6 +378,24 @@ def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) 
         "taken as missing: '?' in 2 cells",
         "1 of 100 rows of train.csv have no target: none is held out",
     ]
+
+
+@pytest.mark.parametrize("word", ["NA", "nan", "NULL", ""])
+@pytest.mark.parametrize(("metric", "values"), [("rmse", "0123456"), ("accuracy", "abc"), ("auroc", "no yes"), ("log_loss", "abc")])  # fmt: skip
+def test_rows_of_a_folder_without_a_target(tmp_path: Path, word: str, metric: str, values: str) -> None:
+    labels = values.split() if " " in values else [*values]
+    cells = [word if at % 10 == 5 else labels[at % len(labels)] for at in range(1, 101)]
+    train = "id,x,y\n" + "".join(f"{at},{at},{cell}\n" for at, cell in enumerate(cells, 1))
+    columns = labels if metric == "log_loss" else ["y"]
+    sample = f"id,{','.join(columns)}\n101{',0.5' * len(columns)}\n"
+    task, notes = contest(folder_of(tmp_path, sample, None, train), tmp_path, metric, target=("y",))
+    assert notes[0] == "10 of 100 rows of train.csv have no target: none is held out"
+    view = validation_view(task, tmp_path)
+    public, held = tmp_path / task["data"]["dir"] / "public", view.folder / view.task["answers"]
+    known = pd.read_csv(public / "sample_submission.csv", keep_default_na=False)
+    assert not {*map(str, known[columns].to_numpy().flat)} & MISSING
+    assert not {*map(str, pd.read_csv(held, keep_default_na=False)[columns].to_numpy().flat)} & MISSING
+    assert score_bytes(view.task, held.read_bytes(), held.read_bytes()) == metrics.find(metric).best
 
 
 def test_equal_rows_of_a_folder_stay_together(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ whatever else could hold those rows with their answers.
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,8 @@ def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tupl
     ignored = _ignored(truth)
     told = [f"{known.name}: {len(ignored)} rows whose {USAGE} is Ignored are not scored"] if ignored else []
     scored = [cell for at, cell in enumerate(truth.get(target, [])) if at not in ignored]
-    cells = [*train.get(target, []), *scored]
+    missing = MISSING - {*options.keep_label, *scored}
+    cells = [*(cell for cell in train.get(target, []) if cell not in missing), *scored]
     submission, _ = submission_of(options, header, rows, known_labels(cells) if cells else [])
     if ignored:
         metric["where"] = [{"column": USAGE, "in": ["Public", "Private"]}]
@@ -156,19 +158,19 @@ class _Question:
     told: list[str]
 
 
-def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
+def _question(options: ImportOptions, public: dict[str, Path], missing: AbstractSet[str]) -> _Question:
     sheet, header = read_sheet(public["train.csv"], options.dialect), _header(options, public)
     train, told = sheet.columns, list(sheet.notes)
     key = options.id or header[0]
     targets = [*options.target] or [name for name in header if name != key]
-    missing = [name for name in targets if name not in train]
-    if missing:
-        raise Rejected(f"train.csv has no column {missing[0]!r}: name the target with --target")
+    absent = [name for name in targets if name not in train]
+    if absent:
+        raise Rejected(f"train.csv has no column {absent[0]!r}: name the target with --target")
     if key in targets:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
     if key in train and len(set(train[key])) < len(train[key]):
         raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
-    rows = complete_rows(train, targets, MISSING - set(options.keep_label))
+    rows = complete_rows(train, targets, missing)
     if len(rows) < len(sheet.lines):
         told.append(
             f"{len(sheet.lines) - len(rows)} of {len(sheet.lines)} rows of train.csv have no target: none is held out"
@@ -202,7 +204,8 @@ class _Split:
 
 
 def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
-    asks = _question(options, public)
+    missing = MISSING - set(options.keep_label)
+    asks = _question(options, public, missing)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
     if key not in train:
@@ -229,7 +232,8 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         }
     answers = written({key: new_test[key], **truth}, [key, *submission["target"]])
     sample = next((name for name in SAMPLES if name in public), SAMPLES[0])
-    present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
+    whole = set(asks.rows) - out
+    present = {name: [column[at] for at in kept if at in whole] for name, column in asks.cells.items()}
     files = {
         "train.csv": written(new_train, list(train)),
         "test.csv": written(new_test, shown),
@@ -249,7 +253,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         **answers_part(submission, metric["name"]),
     }
     try:
-        draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
+        draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers, missing)
     except Rejected as rejected:
         draft = rejected.reason
     return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told + note)

@@ -14,14 +14,14 @@ from ..baselines import MOST_TRAINED_ON
 from ..draft import TaskDraft
 from ..forms import Form, constant_cells, form_of
 from ..record import Parts
-from ..table import Column, Rejected
+from ..table import MISSING, Column, Rejected
 from .columns import Columns, features_of, is_number, labels_of, read_columns, written
 from .declare import MOST_LABELS
 
 MOST_BASELINE_BYTES = 200 << 20
 
 
-def complete_rows(columns: Columns, targets: Sequence[str], missing: AbstractSet[str] = frozenset({""})) -> list[int]:
+def complete_rows(columns: Columns, targets: Sequence[str], missing: AbstractSet[str]) -> list[int]:
     """The rows whose targets are all there; `missing` are cells without one."""
     rows = zip(*(columns[name] for name in targets), strict=True)
     return [at for at, cells in enumerate(rows) if missing.isdisjoint(cells)]
@@ -54,25 +54,31 @@ def equal_rows(
 
 
 def draft_of(
-    train: Columns, test: Columns, targets: Sequence[str], form: str, given: Scoring, answers: bytes
+    train: Columns,
+    test: Columns,
+    targets: Sequence[str],
+    form: str,
+    given: Scoring,
+    answers: bytes,
+    missing: AbstractSet[str],
 ) -> TaskDraft:
     """The draft for baselines: features are the columns of both tables. Rejected where none can be trained.
 
-    `targets` are columns of `train`; `given` is the grading part of the record.
+    `targets` are columns of `train`, `missing` their cells without a value; `given` is the grading part of the record.
     """
     import numpy as np
 
     if form == "other":
         raise Rejected(f"baselines do not predict {given['submission']['parse']}")
-    missing = [name for name in targets if name not in train]
-    if missing:
-        raise Rejected(f"train.csv has no column {missing[0]!r}")
+    absent = [name for name in targets if name not in train]
+    if absent:
+        raise Rejected(f"train.csv has no column {absent[0]!r}")
     if form != "number" and len(targets) > 1:
         raise Rejected("baselines predict one column of labels only")
     (key,) = given["submission"]["id"] if len(given["submission"]["id"]) == 1 else [""]
     if key not in test:
         raise Rejected("test.csv has no id column")
-    rows = complete_rows(train, targets)
+    rows = complete_rows(train, targets, missing)
     rows = rows[:: max(1, -(-len(rows) // MOST_TRAINED_ON))]
     cells = {name: [train[name][at] for at in rows] for name in targets}
     if not rows or (form == "number" and not all(map(is_number, cells.values()))):
@@ -159,4 +165,5 @@ def draft_of_parts(parts: Parts, target: str | None) -> TaskDraft:
     named = [target] if form == "probabilities" and target else targets
     if metrics.find(given["metric"]["name"]).ordered_classes:
         form = "label"
-    return draft_of(train, test, named, form, given, content)
+    missing = MISSING - {*given["submission"].get("labels", targets)}
+    return draft_of(train, test, named, form, given, content, missing)
