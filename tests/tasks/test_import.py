@@ -467,6 +467,7 @@ def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) ->
     train, answers = lines(folder / "public/train.csv"), lines(folder / task["answers"])
     assert {row["kind"] for row in answers} == {"0", "1"} and {row["kind"] for row in train} == {"no", "yes"}
     assert task["provenance"]["positive"] == "yes"
+    assert task["description"].endswith(" `kind` is the probability of class 1, which is `yes`.\n")
     assert len({row["id"] for row in [*train, *answers]}) == 120
     truth = {row["Id"]: row["kind"] for row in lines(source / "train.csv")}
     ids = {row["id"]: row["Id"] for row in lines(folder / "public/test.csv")}

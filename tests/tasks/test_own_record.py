@@ -254,6 +254,15 @@ def test_a_record_describes_a_folder_of_any_layout(tmp_path: Path) -> None:
     assert (folder / "private" / "leaderboard.csv").read_text() == "score\n0.9\n0.8\n0.5\n"
     assert task["provenance"]["license"] == "CC0" and task["provenance"]["source"] == "author:cats"
     assert grade(task, folder, truth.replace("class", "kind").encode()).medal == "gold"
+    (tmp_path / "cats" / "description.md").unlink()
+    metric = "def grade(submission, answers):\n    return (submission['kind'] == answers['class']).mean()\n"
+    write(tmp_path / "cats", {"secret/metric.py": metric})
+    for changed, told in (({}, "accuracy: "), ({"metric": {"file": "secret/metric.py", "lower_is_better": False}}, "")):
+        (task,), _ = described(tmp_path, {**record, **changed}, "cats")
+        assert task["description"].startswith(
+            f"# cats\n\nPredict the rows of `sampleSubmission.csv`.\n\n## Metric\n\n{told}"
+        )
+        assert "train.csv" not in task["description"] and "test.csv" not in task["description"]
 
 
 def test_a_record_names_the_answers_of_a_prepared_folder(tmp_path: Path) -> None:

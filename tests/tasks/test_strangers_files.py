@@ -396,6 +396,8 @@ def test_rows_of_a_folder_without_a_target(tmp_path: Path, word: str, metric: st
     assert not {*map(str, known[columns].to_numpy().flat)} & MISSING
     assert not {*map(str, pd.read_csv(held, keep_default_na=False)[columns].to_numpy().flat)} & MISSING
     assert score_bytes(view.task, held.read_bytes(), held.read_bytes()) == metrics.find(metric).best
+    of_class = "`sample_submission.csv` shows the format. `y` is the probability of class 1, which is `yes`.\n"
+    assert task["description"].endswith(of_class) == (metric == "auroc")
 
 
 def test_equal_rows_of_a_folder_stay_together(tmp_path: Path) -> None:

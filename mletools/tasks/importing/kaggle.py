@@ -6,7 +6,7 @@ whatever else could hold those rows with their answers.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,
-        description=text or page(candidate.task_name, given),
+        description=text or page(candidate.task_name, given, content, origin.get("positive", "")),
         modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"]),
         public=content,
@@ -320,15 +320,18 @@ def _as_numbers(
     return cells, None
 
 
-def page(name: str, given: Scoring) -> str:
-    """A description for a folder that has none."""
+def page(name: str, given: Scoring, public: Collection[str], positive: str = "") -> str:
+    """A description for a folder that has none. `positive`: of two labels the one whose probability is asked for."""
     metric, submission = given["metric"], given["submission"]
-    found = metrics.find(metric["name"])
+    told = f"{metric['name']}: {metrics.find(metric['name']).definition} " if "name" in metric else ""
     columns = ", ".join(f"`{each}`" for each in (*submission["id"], *submission["target"]))
+    sample = next((each for each in SAMPLES if each in public), SAMPLES[0])
+    rows = f"`{'test.csv' if 'test.csv' in public else sample}`"
+    learn = "Learn from `train.csv`, predict" if "train.csv" in public else "Predict"
+    of_class = f" `{submission['target'][0]}` is the probability of class 1, which is `{positive}`." if positive else ""
     return (
-        f"# {name}\n\nLearn from `train.csv`, predict the rows of `test.csv`.\n\n"
-        f"## Metric\n\n{metric['name']}: {found.definition} "
-        f"{'Lower' if metric['lower_is_better'] else 'Higher'} is better.\n\n"
-        f"## Submission\n\nOne row for each row of `test.csv`, in any order, with the columns {columns}; "
-        "`sample_submission.csv` shows the format.\n"
+        f"# {name}\n\n{learn} the rows of {rows}.\n\n"
+        f"## Metric\n\n{told}{'Lower' if metric['lower_is_better'] else 'Higher'} is better.\n\n"
+        f"## Submission\n\nOne row for each row of {rows}, in any order, with the columns {columns}; "
+        f"`{sample}` shows the format.{of_class}\n"
     )

@@ -94,7 +94,7 @@ def own_record(candidate: Candidate, options: ImportOptions) -> Parts:
     described = Path(options.description) if options.description else first([place], DESCRIPTIONS)
     public = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
     given: Grading = {**graded(fields, public, answers), "answers": f"private/{answers.name}"}
-    text = (text_of(described) if described else "") or page(candidate.task_name, given)
+    text = (text_of(described) if described else "") or page(candidate.task_name, given, public)
     private: dict[str, Content] = {given["answers"]: answers, **code}
     origin = _origin(fields.get("provenance", {}), {"source": candidate.source, "seed": options.seed})
     return _with_boards(_parts(candidate.task_name, text, public, private, given, fields, origin), boards)
