@@ -82,7 +82,7 @@ def csv_text(rows: Iterable[Sequence[str]]) -> str:
 def _opened(source: bytes | Path) -> BinaryIO:
     if isinstance(source, bytes):
         return io.BytesIO(source)
-    return gzip.open(source) if source.name.endswith(".gz") else source.open("rb")  # type: ignore[return-value]
+    return gzip.open(source) if source.name.lower().endswith(".gz") else source.open("rb")  # type: ignore[return-value]
 
 
 def _first_bad_byte(source: bytes | Path | Iterable[str]) -> str:

@@ -36,7 +36,9 @@ def test_bytes_files_and_lines_are_alike(tmp_path: Path) -> None:
     rows = [["id", "y"], ["1", "a\nb"], [], ["2", "é"]]
     (tmp_path / "t.csv").write_bytes(content)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(content))
-    for source in (content, tmp_path / "t.csv", tmp_path / "t.csv.gz", content.decode("utf-8-sig").splitlines(True)):
+    (tmp_path / "T.CSV.GZ").write_bytes(gzip.compress(content))
+    paths = (tmp_path / "t.csv", tmp_path / "t.csv.gz", tmp_path / "T.CSV.GZ")
+    for source in (content, *paths, content.decode("utf-8-sig").splitlines(True)):
         assert list(read_rows(source)) == rows
         assert list(read_rows(source, even=True)) == [row for row in rows if row]
     assert read_columns(tmp_path / "t.csv.gz") == {"id": ["1", "2"], "y": ["a\nb", "é"]}

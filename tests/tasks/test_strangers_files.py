@@ -1,5 +1,7 @@
 """Tables as R, Excel, SQL and people write them: read with what was taken, or refused with what to do."""
 
+import gzip
+import importlib.util
 import random
 import subprocess
 import sys
@@ -287,6 +289,31 @@ def test_rows_of_few_doses_are_held_out_one_by_one(tmp_path: Path) -> None:
     assert "240 rows are in 60 groups of equal rows: those of a group stay together" in notes
 
 
+@pytest.mark.parametrize("name", ["T.CSV", "T.CSV.GZ", "T.TSV", "T.PARQUET", "t.parquet"])
+def test_endings_may_be_in_capitals_and_row_numbers_are_no_feature(tmp_path: Path, name: str) -> None:
+    cells = pd.DataFrame({"__index_level_0__": range(80), "x": range(80), "y": ["None", "NA"] * 40})
+    path = tmp_path / name
+    if path.suffix.lower() == ".parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+        cells.to_parquet(path)
+    else:
+        text = cells.rename(columns={"__index_level_0__": ""}).to_csv(sep="\t" if "TSV" in name else ",", index=False)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith("GZ") else text.encode())
+    sheet = read_sheet(path)
+    assert list(sheet.columns) == ["x", "y"] and sheet.columns["y"][:2] == ["None", "NA"]
+    assert sheet.notes == [f"{name}: a column without a name holds row numbers: left out"]
+
+
+def test_words_for_missing_values_in_excel_stay_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("openpyxl") is None:  # read_csv has the same options, and names columns alike
+        monkeypatch.setattr(pd, "read_excel", pd.read_csv)
+        monkeypatch.setattr(pd.DataFrame, "to_excel", pd.DataFrame.to_csv)
+    pd.DataFrame({"x": [1, None, 3], "y": ["None", "NA", "a"]}).to_excel(tmp_path / "T.XLSX")
+    sheet = read_sheet(tmp_path / "T.XLSX")
+    assert sheet.columns == {"x": ["1", "", "3"], "y": ["None", "NA", "a"]}
+    assert sheet.notes == ["T.XLSX: a column without a name holds row numbers: left out"]
+
+
 # --- folders as Kaggle has them ---------------------------------------------------------------------------------------------
 
 
@@ -410,6 +437,7 @@ def test_equal_rows_of_a_folder_stay_together(tmp_path: Path) -> None:
 
 
 def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     cells = pd.DataFrame(
         {"id": range(1, 101), "x": [at % 7 for at in range(100)], "y": [at * 3 % 11 for at in range(100)]}
     )

@@ -96,7 +96,7 @@ def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | No
         if not answers.is_file():
             raise Rejected(f"{answers}: no such file")
         return answers.resolve()
-    found = [path for name, path in public.items() if name.startswith("private/") and name.endswith(".csv")]
+    found = [path for name, path in public.items() if name.startswith("private/") and name.lower().endswith(".csv")]
     if len(found) > 1:
         raise Rejected("which file below private/ holds the answers? name it with --answers")
     return found[0] if found else None

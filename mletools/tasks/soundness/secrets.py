@@ -121,9 +121,9 @@ def _tables(view: View) -> Iterator[tuple[str, Columns]]:
             yield name, view.test
         elif name == "sample_submission.csv":
             continue  # sample_uninformative looks at it
-        elif name.endswith(TABLES):
+        elif name.lower().endswith(TABLES):
             yield name, table_of(content, name)
-        elif name.endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
+        elif name.lower().endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
             yield from ((name, table) for table in _of_json(content, name))
 
 
@@ -131,7 +131,9 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
     """The tables in JSON: a list of objects, an object of lists, an object from ids to values, a list of values."""
     try:
         text = _text(content, name)
-        value = [json.loads(line) for line in text.splitlines() if line] if ".jsonl" in name else json.loads(text)
+        value = (
+            [json.loads(line) for line in text.splitlines() if line] if ".jsonl" in name.lower() else json.loads(text)
+        )
     except (ValueError, OSError, EOFError):
         return
     todo = [value]
@@ -215,7 +217,7 @@ def _dumped(view: View) -> str:
             if all(len(text) == 1 for text in version):
                 wanted.append((name, "".join(version)))
     for title, content in view.public.items() if wanted else ():
-        if title.removesuffix(".gz").endswith(TEXTS):
+        if title.lower().removesuffix(".gz").endswith(TEXTS):
             plain = _text(content, title)
             tokens = "\0" + "\0".join(re.split(r"[\s,;|\[\]\"'{}()]+", plain)) + "\0"
             for name, needle in wanted:
@@ -243,7 +245,7 @@ def _named(view: View) -> str:
 def _text(content: Content, name: str) -> str:
     raw = read(content, MOST_TEXT)
     try:
-        raw = gzip.decompress(raw) if name.endswith(".gz") else raw
+        raw = gzip.decompress(raw) if name.lower().endswith(".gz") else raw
     except (OSError, EOFError):
         return ""
     return raw.decode("utf-8-sig", errors="replace")
