@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from mletools.base.errors import RecordError, ToolError
 from mletools.grading import score_bytes
 from mletools.tasks.folder import content_digest, write_folder
 from mletools.tasks.soundness import CHECKS, Case, Trial, association, examine, failures, read_case
+from mletools.tasks.soundness.media import facts_of
 from mletools.tasks.soundness.page import told_terms
 
 
@@ -161,6 +163,25 @@ def test_a_text_may_be_long_and_padding_may_not_tell() -> None:
     small = clean("text", "regression", 90)  # the length of a document is its content, and follows from the target
     assert not failing(small, "no_leak_file_sizes")
     assert "no_leak_file_sizes" in failing(planted.sizes_padded(small), "no_leak_file_sizes")
+
+
+PNG = planted.png(np.zeros((1, 1)), planted.chunk(b"tEXt", b"n\0early"))[:-12]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "notes", "stamps"),
+    [
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 2020, 3, 1, 0, 0, 0)), 1, [1583020800.0]),
+        ("a.png", PNG + planted.chunk(b"tIME", bytes(7)) + planted.chunk(b"tEXt", b"late"), 3, []),
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 2020, 13, 1, 0, 0, 0)), 2, []),
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 10000, 1, 1, 0, 0, 0)), 2, []),
+        ("a.png", PNG + planted.chunk(b"tEXt", b"0000-01-01 and 9999-12-31, 2020-13-01"), 2, [253402214400.0]),
+        ("a.csv.gz", b"\x1f\x8b\x08\x08" + bytes(6) + b"a name without an end", 1, []),
+    ],
+)
+def test_odd_files_are_described(name: str, content: bytes, notes: int, stamps: list[float]) -> None:
+    facts = facts_of(name, content)
+    assert (len(facts.notes), facts.stamps) == (notes, stamps)
 
 
 def by_hand(
