@@ -194,6 +194,25 @@ def by_hand(
     return Small(task, dict(files)).having({**tables, "private/answers.csv": {"id": test["id"], "y": answers}})
 
 
+def test_rows_that_stand_twice_are_no_leak() -> None:
+    draws = np.random.RandomState(0)
+    a, b = draws.normal(size=(2, 60))
+    table = {
+        "a": [f"{x:.3f}" for x in a] * 2,
+        "b": [f"{x:.3f}" for x in b] * 2,
+        "y": [f"{x:.3f}" for x in 2 * a - b] * 2,
+    }
+    order = np.argsort(np.arange(120) % 60, kind="stable")  # both of a pair on one side
+    part = [
+        {"id": [str(at) for at in some], **{name: [cells[at] for at in some] for name, cells in table.items()}}
+        for some in (order[:90], order[90:])
+    ]
+    test = {name: part[1][name] for name in ("id", "a", "b")}
+    small = by_hand({"parse": "number"}, part[0], test, part[1]["y"])
+    assert not failing(small, "answers_secret")
+    assert "answers_secret" in failing(small.having({"public/test.csv": {**test, "b": part[1]["y"]}}), "answers_secret")
+
+
 ORDERS = ("no_leak_ids", "no_leak_row_order")
 
 

@@ -27,6 +27,7 @@ TEXTS = (".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".log", ".xml", ".htm
 CHANCE = 1e-3
 CHANCE_OF_A_FEATURE = 1e-5
 FEWEST_ROWS = 5
+FEW_CLASSES = 5
 SHORTEST_FILE = 8
 
 
@@ -80,6 +81,9 @@ def _copied_column(view: View) -> str:
     if there:
         return f"test.csv has the target column {there[0]}"
     classes = _joint(view, truth)
+    of_both = [name for name in view.test if name in view.train and name not in view.ids]
+    test_rows = set(_rows(view.test, of_both))
+    all_rows = test_rows | set(_rows(view.train, of_both))
     ids = [key[0] for key in _rows(view.test, view.ids[:1])] if view.ids[0] in view.test else []
     for title, table in _tables(view):
         of_test = title in ("test.csv", "test.tsv")
@@ -93,10 +97,13 @@ def _copied_column(view: View) -> str:
             for target, answers in {**truth, **classes}.items():
                 if column in view.ids:
                     continue
-                shared = of_test and column in view.train and target in view.train
-                if _alike(mine, answers, CHANCE_OF_A_FEATURE if shared else CHANCE) or (
-                    shared and _alike(view.train[column] + mine, view.train[target] + answers, CHANCE)
-                ):
+                if of_test and column in view.train and target in view.train:
+                    found = _alike(mine, answers, CHANCE_OF_A_FEATURE, len(test_rows)) or _alike(
+                        view.train[column] + mine, view.train[target] + answers, CHANCE, len(all_rows)
+                    )
+                else:
+                    found = _alike(mine, answers, CHANCE, len(mine))
+                if found:
                     return f"column {column} of {title} holds the answers to {target}"
     return ""
 
@@ -164,8 +171,11 @@ def _places(table: Columns, ids: Sequence[str]) -> list[int] | None:
     return None
 
 
-def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
-    """Whether cells are the answers, as they are or one-to-one in other words, and are so by chance less than `chance`."""
+def _alike(cells: Sequence[str], answers: Sequence[str], chance: float, different: int) -> bool:
+    """Whether cells are the answers, as they are or one-to-one in other words, and are so by chance less than `chance`.
+
+    `different`: of the rows, how many are not the same as another. Answers that recur with their rows alone are no classes.
+    """
     if len(cells) < FEWEST_ROWS or len(set(answers)) < 2:
         return False
     pairs = set(zip(cells, answers, strict=True))
@@ -178,9 +188,9 @@ def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
             return False
     counts = Counter(answers)
     orders = math.lgamma(len(answers) + 1) - sum(math.lgamma(count + 1) for count in counts.values())
-    if math.log(math.factorial(min(len(counts), 5))) - orders > math.log(chance):
+    if math.log(math.factorial(min(len(counts), FEW_CLASSES))) - orders > math.log(chance):
         return False
-    if 2 * len(counts) <= len(answers):
+    if 2 * len(counts) <= different or len(counts) <= FEW_CLASSES:
         return True
     # nearly every answer is another: one-to-one says nothing then, but equal, or in the same order, does
     if list(cells) == list(answers):
