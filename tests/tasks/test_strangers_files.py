@@ -407,6 +407,13 @@ def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize("answers", [rows(range(101, 121), "b"), None])
+def test_a_separator_is_that_of_train_csv(tmp_path: Path, answers: str | None) -> None:
+    train = "id~x~y\n" + "".join(f"{at}~{at % 7}~{'abc'[at % 3]}\n" for at in range(1, 101))
+    task, _ = contest(folder_of(tmp_path, rows(range(101, 121), "a"), answers, train), tmp_path, separator="~")
+    assert task["submission"]["labels"] == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("word", ["NA", "nan", "NULL", ""])
 @pytest.mark.parametrize(("metric", "values"), [("rmse", "0123456"), ("accuracy", "abc"), ("auroc", "no yes"), ("log_loss", "abc")])  # fmt: skip
 def test_rows_of_a_folder_without_a_target(tmp_path: Path, word: str, metric: str, values: str) -> None:

@@ -102,11 +102,17 @@ def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | No
     return found[0] if found else None
 
 
+def _names(path: Path, options: ImportOptions) -> list[str]:
+    """The columns of a table beside train.csv, whose separator may be another than the one that is told."""
+    header = read_header(path, options.dialect)
+    return header if len(header) > 1 else read_header(path, replace(options.dialect, separator=None))
+
+
 def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     """The columns of the sample submission, or in its absence of one that --id and --target describe."""
     sample = next((name for name in SAMPLES if name in public), None)
     if sample is not None:
-        return read_header(public[sample], options.dialect)
+        return _names(public[sample], options)
     if not options.target:
         raise Rejected("there is no sample_submission.csv: name the target with --target")
     return [options.id or "id", *options.target]
@@ -119,7 +125,7 @@ def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tupl
     rows = distinct_rows(known, [key])
     metric = metric_part(options)
     target = next((name for name in (*options.target, *header[1:])), "")
-    train, truth = read_columns(public["train.csv"]), read_columns(known)
+    train, truth = read_sheet(public["train.csv"], options.dialect).columns, read_columns(known)
     ignored = _ignored(truth)
     told = [f"{known.name}: {len(ignored)} rows whose {USAGE} is Ignored are not scored"] if ignored else []
     scored = [cell for at, cell in enumerate(truth.get(target, [])) if at not in ignored]
@@ -211,7 +217,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
     if key not in train:
         train = {key: make_ids(len(train[targets[0]]), rng), **train}
     total = len(train[key])
-    columns = read_header(public["test.csv"], options.dialect) if "test.csv" in public else list(train)
+    columns = _names(public["test.csv"], options) if "test.csv" in public else list(train)
     features = [name for name in columns if name in train and name not in (key, *targets)]
     shown = [key, *features]
     same = list(zip(*(train[name] for name in features), strict=True)) if features else range(total)
