@@ -1,16 +1,17 @@
-"""CSV text of any origin, read as rows of text cells; errors say where the text is wrong.
+"""CSV text of any origin, read as rows of text cells, and written; errors say where the text is wrong.
 
 Importing this module sets the csv module's limit on the size of a cell. The limit belongs to the process: no other
-module may change it, since other threads may be reading. Not covered: what cells mean, and writing (tasks/table.py).
+module may change it, since other threads may be reading. Not covered: what cells mean.
 """
 
 import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 LARGEST_CELL = 1 << 30  # characters
@@ -72,10 +73,18 @@ def read_columns(source: bytes | Path, delimiter: str = ",") -> dict[str, list[s
     return {name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
 
 
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as CSV text with "\\n" line ends; every reader finds the same cells in it, also those with a lone "\\r"."""
+    lines: list[str] = []
+    # before Python 3.13, csv quotes of "\r" and "\n" only what the line's end holds
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    return "".join(f"{line[:-2]}\n" for line in lines)
+
+
 def _opened(source: bytes | Path) -> BinaryIO:
     if isinstance(source, bytes):
         return io.BytesIO(source)
-    return gzip.open(source) if source.name.endswith(".gz") else source.open("rb")  # type: ignore[return-value]
+    return gzip.open(source) if source.name.lower().endswith(".gz") else source.open("rb")  # type: ignore[return-value]
 
 
 def _first_bad_byte(source: bytes | Path | Iterable[str]) -> str:

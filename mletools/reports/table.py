@@ -1,13 +1,12 @@
 """A report's table: cells under their header, for a terminal, for the page, and the formats of its numbers."""
 
-import csv
 import decimal
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.columns import GAP, blocks, middle_cut
+from ..base.csv_files import csv_text
 from ..base.visible import visible_line
 from .summary import RATES
 
@@ -73,9 +72,7 @@ class Table:
 
         header, *rows = [[visible_line(cell) for cell in row] for row in (self.header, *self.rows)]
         if form == "csv":
-            file = io.StringIO()
-            csv.writer(file, lineterminator="\n").writerows((header, *rows))
-            return file.getvalue().removesuffix("\n")
+            return csv_text((header, *rows)).removesuffix("\n")
         align = ["left" if name in self.left else "right" for name in self.header]
         if form == "markdown":
             header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]

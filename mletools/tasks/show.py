@@ -67,16 +67,22 @@ def _folded(line: str, room: int | None) -> list[str]:
 def _head(path: Path, room: int | None) -> Iterator[str]:
     from tabulate import tabulate
 
+    if path.parent.is_dir() and not path.exists():
+        yield f"There is no {path.name}"
+        return
     try:
-        rows = list(islice(read_rows(path, strict=False), HEAD_LINES + 1))
+        rows = list(islice(filter(None, read_rows(path, strict=False)), HEAD_LINES + 1))
     except OSError as error:
         raise ToolError(f"{path}: {error.strerror}: {data_advice()}") from None
     except CsvError as error:
         raise ToolError(f"{path}: {error}") from None
+    if not rows:
+        yield f"{path.name} is empty"
+        return
     yield f"The first lines of {path.name}"
     width = len(rows[0])
     kept = list(range(width)) if width <= MOST_COLUMNS else [*range(MOST_COLUMNS - 2), width - 1]
-    table = [[_short(row[at]) for at in kept] for row in rows]
+    table = [[_short(row[at]) if at < len(row) else "" for at in kept] for row in rows]
     if len(kept) < width:
         table = [[*row[:-1], "...", row[-1]] for row in table]
     widths = [max(len(name) + HEAD_PADDING, *map(len, cells)) for name, *cells in zip(*table, strict=True)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.csv_files import MISSING as MISSING
+from ..base.csv_files import csv_text
 
 # In the digits that pandas reads; others, such as Arabic ones, are text.
 NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
@@ -90,11 +91,4 @@ def shortest(value: float) -> str:
 
 def csv_bytes(header: list[str], columns: list[list[str]]) -> bytes:
     """A CSV file, UTF-8 with "\\n" line ends, from columns of text cells of one length."""
-    import csv
-    import io
-
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(zip(*columns, strict=True))
-    return out.getvalue().encode()
+    return csv_text([header, *zip(*columns, strict=True)]).encode()

@@ -14,11 +14,12 @@ from .table import Rejected
 MOST_LISTED = 200
 
 
-def files_below(folder: Path, root: Path, private: Path | None = None) -> dict[str, Path]:
+def files_below(folder: Path, root: Path, private: Path | None = None, *, in_place: bool = False) -> dict[str, Path]:
     """{name relative to `folder`: the real file} of all files below it, hidden ones left out.
 
     `root` is the folder that links may point into, but for what lies below `private`. Rejected names a link that leads
-    elsewhere, a thing that is neither file nor folder, and a name that is not UTF-8.
+    elsewhere, a thing that is neither file nor folder, and a name that is not UTF-8; `in_place`, where agents are shown
+    the folder itself, also a hidden file.
     """
     base, closed = Path(os.path.realpath(root)), private and Path(os.path.realpath(private))
     found: dict[str, Path] = {}
@@ -28,6 +29,10 @@ def files_below(folder: Path, root: Path, private: Path | None = None) -> dict[s
         for entry in _entries(here):
             name = prefix + entry.name
             path = Path(entry.path)
+            if entry.name.startswith("."):
+                if in_place:
+                    raise Rejected(f"{folder.name}/{name} is hidden, but agents see it: remove it")
+                continue
             if entry.is_symlink():
                 path = Path(os.path.realpath(path))
                 if not path.is_relative_to(base) or (closed and path.is_relative_to(closed)):
@@ -53,7 +58,7 @@ def files_below(folder: Path, root: Path, private: Path | None = None) -> dict[s
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
+            return list(entries)
     except OSError as error:
         raise Rejected(f"{folder}: {error.strerror}") from None
 
@@ -80,7 +85,8 @@ def listed(names: list[str], most: int = MOST_LISTED) -> list[str]:
 
 
 def spelled_out(public: Path, entries: list[str]) -> list[str]:
-    """The names of the files below `public` that a list made by `listed` stands for."""
+    """The names of the files below `public` that a list made by `listed` stands for, hidden ones left out."""
     if not any(entry.endswith("/") or entry.startswith("*") for entry in entries):
         return sorted(entries)
-    return sorted(path.relative_to(public).as_posix() for path in public.rglob("*") if not path.is_dir())
+    files = [path.relative_to(public) for path in public.rglob("*") if not path.is_dir()]
+    return sorted(path.as_posix() for path in files if not any(part.startswith(".") for part in path.parts))

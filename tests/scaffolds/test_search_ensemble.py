@@ -19,6 +19,7 @@ from mletools.scaffolds.search.ensemble import combined
         (("id,y\n1,cat\n", "id,y\n1,dog\n", "id,y\n1,dog\n"), False, "id,y\n1,dog\n"),
         (("id,y\n1,0.5\n", "id,y\n1,nan\n"), True, "id,y\n1,0.5\n"),
         (('id,y\n1,"a, b"\n', 'id,y\r\n1,"a, b"\r\n'), False, 'id,y\n1,"a, b"\n'),
+        (('id,y\n1,"a\rb"\n',), False, 'id,y\n1,"a\rb"\n'),
         (("\ufeffid,y\n1,2.5\n\n", "id,y\n1,0.5\n"), False, "id,y\n1,1.5\n"),
         (("id,y\n1,1.5\n", "id,y\n2,1.5\n"), False, None),
         (("id,y\n1,1.5\n", "id,z\n1,1.5\n"), False, None),

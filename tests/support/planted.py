@@ -414,7 +414,7 @@ def answers_in_side_table(small: Small) -> Small:
     rows = [*zip(ids, (f"{mark:g}" for mark in marks), strict=True), ("1", "0"), ("2", "1")]
     order = np.random.RandomState(5).permutation(len(rows))
     table = {"plot": [rows[at][0] for at in order], "grade": [rows[at][1] for at in order]}
-    return small.having({"public/plots.csv": table})
+    return small.having({"public/plots.CSV": table})
 
 
 def answers_in_json(small: Small) -> Small:

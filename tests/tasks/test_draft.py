@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mletools.base.errors import ToolError
 from mletools.grading import metrics
 from mletools.tasks.describe import describe, values_of
 from mletools.tasks.draft import draft_table
@@ -107,13 +108,33 @@ def test_values_are_read_from_the_cells(cells, number, text):
     assert values_of(cells, Column("x", "width", "cm" if number else "", number)) == text
 
 
+def plain_task(mutations=()):
+    return {
+        "id": "t-1", "modality": "tabular", "problem": "regression", "description": "# T\n\nText.",
+        "metric": {"name": "rmse", "lower_is_better": True}, "provenance": {"mutations": list(mutations)},
+    }  # fmt: skip
+
+
 def test_a_task_is_shown_whatever_its_source_says_of_mutations(tmp_path):
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "train.csv").write_text("id,y\n1,2\n")
     mutations = [{"type": "noise", "sigma": 2}, {"name": "gaps", "medium": "columns", "effect": "cells are empty"}, "x"]
-    task = {
-        "id": "t-1", "modality": "tabular", "problem": "regression", "description": "# T\n\nText.",
-        "metric": {"name": "rmse", "lower_is_better": True}, "provenance": {"mutations": mutations},
-    }  # fmt: skip
-    lines = [line.strip() for line in show(task, tmp_path).split("\n")]
+    lines = [line.strip() for line in show(plain_task(mutations), tmp_path).split("\n")]
     assert {"mutation noise (sigma 2)", "mutation gaps: cells are empty", "mutation x"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("\na,b,c\n\n1,2\n", "The first lines of train.csv a b c --- --- --- 1 2 The rule"),
+        ("", "train.csv is empty The rule"),
+        (None, "There is no train.csv The rule"),
+    ],
+)
+def test_a_task_is_shown_whatever_train_csv_holds(tmp_path, content, shown):
+    (tmp_path / "public").mkdir()
+    if content is not None:
+        (tmp_path / "public" / "train.csv").write_text(content)
+    assert f"Text. {shown}" in " ".join(show(plain_task(), tmp_path).split())
+    with pytest.raises(ToolError, match=r"train\.csv: No such file or directory: is --data"):
+        show(plain_task(), tmp_path / "elsewhere")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import BIN, mostly_slow, records, run_command
 from import_builders import LEADERS, bench, leaderboard, table, write
@@ -20,7 +21,7 @@ from import_builders import LEADERS, bench, leaderboard, table, write
 from mletools.grading import check_task, grade, metrics
 from mletools.tasks.draft import held_out
 from mletools.tasks.folder import data_digest, private_digest
-from mletools.tasks.importing.columns import is_number, read_columns
+from mletools.tasks.importing.columns import is_number, read_columns, written
 from mletools.tasks.importing.competitions import FILE, benchmarks_of, competition
 from mletools.tasks.importing.copies import copies_of
 from mletools.tasks.importing.modality import modality_of
@@ -466,6 +467,7 @@ def test_ids_are_made_and_probabilities_are_of_the_last_label(tmp_path: Path) ->
     train, answers = lines(folder / "public/train.csv"), lines(folder / task["answers"])
     assert {row["kind"] for row in answers} == {"0", "1"} and {row["kind"] for row in train} == {"no", "yes"}
     assert task["provenance"]["positive"] == "yes"
+    assert task["description"].endswith(" `kind` is the probability of class 1, which is `yes`.\n")
     assert len({row["id"] for row in [*train, *answers]}) == 120
     truth = {row["Id"]: row["kind"] for row in lines(source / "train.csv")}
     ids = {row["id"]: row["Id"] for row in lines(folder / "public/test.csv")}
@@ -511,9 +513,12 @@ def test_several_targets(tmp_path: Path) -> None:
     asked = ("--target", "odd", "--target", "even")
     (task,), told = imported(source, "--metric", "log_loss", *asked, cwd=tmp_path)
     folder = check_folder(task, tmp_path)
-    assert told == ["mle-import: raw: no thresholds: no medals (baselines predict one column of labels only)"]
+    assert told[-1] == "mle-import: raw: no thresholds: no medals (baselines predict one column of labels only)"
     assert grade(task, folder, perfect(task, folder)).score == 0
     assert {(row["odd"], row["even"]) for row in lines(folder / "public/sample_submission.csv")} == {("0.5", "0.5")}
+    write(
+        source, {"train.csv": table(["id", "a", "odd", "b"], [[*row[:3], row[0] % 14 + row[0] / 1000] for row in rows])}
+    )
     (task,), _ = imported(source, "--metric", "rmse", "--target", "a", "--target", "odd", cwd=tmp_path)
     assert {"dummy", "tuned_ensemble", "plain forest"} <= {each["name"] for each in task["provenance"]["baselines"]}
     (task,), _ = imported(source, "--metric", "quadratic_weighted_kappa", "--target", "a", cwd=tmp_path)
@@ -541,13 +546,13 @@ def test_thresholds_only_where_they_can_be_made(tmp_path: Path) -> None:
     source = kaggle(tmp_path / "raw", rows=45)
     (task,), told = imported(source, "--metric", "rmse", "--target", "y", cwd=tmp_path)
     assert "thresholds" not in task
-    assert told == ["mle-import: houses: no thresholds: no medals (only 9 rows are to be predicted)"]
+    assert told[-1] == "mle-import: houses: no thresholds: no medals (only 9 rows are to be predicted)"
     check_folder(task, tmp_path)
     asked = ("--metric", "rmse", "--target", "y", "--thresholds", "none", "--data", "b")
     (task,), told = imported(kaggle(tmp_path / "more"), *asked, cwd=tmp_path)
     assert "thresholds" not in task and told == []
     (task,), told = imported(kaggle(tmp_path / "text"), "--metric", "levenshtein", "--target", "b", cwd=tmp_path)
-    assert told == ["mle-import: houses: no thresholds: no medals (baselines do not predict text)"]
+    assert told[-1] == "mle-import: houses: no thresholds: no medals (baselines do not predict text)"
     assert task["submission"]["parse"] == "text"
 
 
@@ -938,6 +943,7 @@ def test_what_a_list_of_public_files_holds(tmp_path: Path) -> None:
     assert listed(flat) == ["*.png", "*.txt", "a/", "train.csv"]
     assert listed([f"{at}/x" for at in range(300)] + ["y"]) == ["*/", "y"]
     write(tmp_path, {name: name for name in flat})
+    write(tmp_path, {".DS_Store": "", "a/.hidden/d": ""})
     assert spelled_out(tmp_path, listed(flat)) == sorted(flat)
     assert spelled_out(tmp_path, ["y", "x"]) == ["x", "y"]
 
@@ -960,6 +966,10 @@ def test_cells_do_not_change_on_the_way(tmp_path: Path) -> None:
     text = 'id,a\r\n007,"1.0"\r\nNA,"x ""y"", z\n2"\r\n'
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert read_columns(tmp_path / "t.csv") == {"id": ["007", "NA"], "a": ["1.0", 'x "y", z\n2']}
+    cells = {"id": ["1", "2"], "a": ["x\ry", "\r"]}
+    (tmp_path / "t.csv").write_bytes(written(cells, list(cells)))
+    assert read_columns(tmp_path / "t.csv") == cells
+    assert pd.read_csv(tmp_path / "t.csv", dtype=str).to_dict("list") == cells
     assert is_number(["1", "-2.5e3", "", "NA", ".5"]) and not is_number(["1_000"]) and not is_number(["", "NA"])
     assert not is_number(["inf"]) and not is_number(["1", "x"])
 

@@ -159,6 +159,8 @@ def test_records_that_are_not_sealed(tmp_path: Path, changes: dict[str, Any], re
             "answers_secret: test.csv has the target column late",
         ),
         ({"public/old.csv": ANSWERS}, "the public file old.csv is a copy of private/answers.csv"),
+        ({"public/.answers.csv": ANSWERS}, "public/.answers.csv is hidden, but agents see it: remove it"),
+        ({"public/a/.old/b": "1"}, "public/a/.old is hidden, but agents see it: remove it"),
         ({"private/answers.csv": ANSWERS.replace("59,", "58,")}, "its answers cannot be graded: "),
         ({"public/description.md": " "}, "tasks/ferry/public/description.md: empty: describe there what is to be done"),
         ({"public/sample_submission.csv": ""}, "sample_submission.csv: the first line is empty"),
@@ -252,6 +254,15 @@ def test_a_record_describes_a_folder_of_any_layout(tmp_path: Path) -> None:
     assert (folder / "private" / "leaderboard.csv").read_text() == "score\n0.9\n0.8\n0.5\n"
     assert task["provenance"]["license"] == "CC0" and task["provenance"]["source"] == "author:cats"
     assert grade(task, folder, truth.replace("class", "kind").encode()).medal == "gold"
+    (tmp_path / "cats" / "description.md").unlink()
+    metric = "def grade(submission, answers):\n    return (submission['kind'] == answers['class']).mean()\n"
+    write(tmp_path / "cats", {"secret/metric.py": metric})
+    for changed, told in (({}, "accuracy: "), ({"metric": {"file": "secret/metric.py", "lower_is_better": False}}, "")):
+        (task,), _ = described(tmp_path, {**record, **changed}, "cats")
+        assert task["description"].startswith(
+            f"# cats\n\nPredict the rows of `sampleSubmission.csv`.\n\n## Metric\n\n{told}"
+        )
+        assert "train.csv" not in task["description"] and "test.csv" not in task["description"]
 
 
 def test_a_record_names_the_answers_of_a_prepared_folder(tmp_path: Path) -> None:

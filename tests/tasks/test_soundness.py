@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from mletools.base.errors import RecordError, ToolError
 from mletools.grading import score_bytes
 from mletools.tasks.folder import content_digest, write_folder
 from mletools.tasks.soundness import CHECKS, Case, Trial, association, examine, failures, read_case
+from mletools.tasks.soundness.media import facts_of
 from mletools.tasks.soundness.page import told_terms
 
 
@@ -163,6 +165,25 @@ def test_a_text_may_be_long_and_padding_may_not_tell() -> None:
     assert "no_leak_file_sizes" in failing(planted.sizes_padded(small), "no_leak_file_sizes")
 
 
+PNG = planted.png(np.zeros((1, 1)), planted.chunk(b"tEXt", b"n\0early"))[:-12]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "notes", "stamps"),
+    [
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 2020, 3, 1, 0, 0, 0)), 1, [1583020800.0]),
+        ("a.png", PNG + planted.chunk(b"tIME", bytes(7)) + planted.chunk(b"tEXt", b"late"), 3, []),
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 2020, 13, 1, 0, 0, 0)), 2, []),
+        ("a.png", PNG + planted.chunk(b"tIME", struct.pack(">HBBBBB", 10000, 1, 1, 0, 0, 0)), 2, []),
+        ("a.png", PNG + planted.chunk(b"tEXt", b"0000-01-01 and 9999-12-31, 2020-13-01"), 2, [253402214400.0]),
+        ("a.csv.gz", b"\x1f\x8b\x08\x08" + bytes(6) + b"a name without an end", 1, []),
+    ],
+)
+def test_odd_files_are_described(name: str, content: bytes, notes: int, stamps: list[float]) -> None:
+    facts = facts_of(name, content)
+    assert (len(facts.notes), facts.stamps) == (notes, stamps)
+
+
 def by_hand(
     spec: dict[str, Any], train: planted.Table, test: planted.Table, answers: list[str], **files: bytes
 ) -> Small:
@@ -171,6 +192,25 @@ def by_hand(
     sample = {"id": test["id"], "y": [answers[0]] * len(answers)}
     tables = {"public/train.csv": train, "public/test.csv": test, "public/sample_submission.csv": sample}
     return Small(task, dict(files)).having({**tables, "private/answers.csv": {"id": test["id"], "y": answers}})
+
+
+def test_rows_that_stand_twice_are_no_leak() -> None:
+    draws = np.random.RandomState(0)
+    a, b = draws.normal(size=(2, 60))
+    table = {
+        "a": [f"{x:.3f}" for x in a] * 2,
+        "b": [f"{x:.3f}" for x in b] * 2,
+        "y": [f"{x:.3f}" for x in 2 * a - b] * 2,
+    }
+    order = np.argsort(np.arange(120) % 60, kind="stable")  # both of a pair on one side
+    part = [
+        {"id": [str(at) for at in some], **{name: [cells[at] for at in some] for name, cells in table.items()}}
+        for some in (order[:90], order[90:])
+    ]
+    test = {name: part[1][name] for name in ("id", "a", "b")}
+    small = by_hand({"parse": "number"}, part[0], test, part[1]["y"])
+    assert not failing(small, "answers_secret")
+    assert "answers_secret" in failing(small.having({"public/test.csv": {**test, "b": part[1]["y"]}}), "answers_secret")
 
 
 ORDERS = ("no_leak_ids", "no_leak_row_order")
@@ -461,6 +501,11 @@ def test_a_folder_that_is_not_the_recorded_one(five: list[dict[str, Any]], tmp_p
     assert [task["id"] for task in records(done.stdout)] == ["one"]
     with pytest.raises(RecordError):
         read_case({**five[0], "data": {**five[0]["data"], "public": ["missing.csv"]}}, tmp_path, float)
+    (tmp_path / "tasks/one/public/.answers.csv.swp").write_text("id\n")
+    with pytest.raises(
+        RecordError, match=r"tasks/one: public/\.answers\.csv\.swp is hidden, but agents see it: remove"
+    ):
+        read_case(five[0], tmp_path, float)
 
 
 @pytest.mark.slow

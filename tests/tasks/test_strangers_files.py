@@ -1,5 +1,7 @@
 """Tables as R, Excel, SQL and people write them: read with what was taken, or refused with what to do."""
 
+import gzip
+import importlib.util
 import random
 import subprocess
 import sys
@@ -10,12 +12,13 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from mletools.grading import score_bytes
+from mletools.grading import metrics, score_bytes
 from mletools.records.task import Task
 from mletools.tasks.importing.options import Candidate, ImportOptions
 from mletools.tasks.importing.sheet import Dialect, encoding, read_sheet, separator
 from mletools.tasks.importing.task import import_task
-from mletools.tasks.table import Rejected
+from mletools.tasks.table import MISSING, Rejected
+from mletools.tasks.validation import validation_view
 
 ROWS = [
     (at, random.Random(at).gauss(50, 9), "ABC"[at % 3], random.Random(1000 + at).gauss(100, 20)) for at in range(1, 81)
@@ -301,6 +304,31 @@ def test_rows_of_few_doses_are_held_out_one_by_one(tmp_path: Path) -> None:
     assert "240 rows are in 60 groups of equal rows: those of a group stay together" in notes
 
 
+@pytest.mark.parametrize("name", ["T.CSV", "T.CSV.GZ", "T.TSV", "T.PARQUET", "t.parquet"])
+def test_endings_may_be_in_capitals_and_row_numbers_are_no_feature(tmp_path: Path, name: str) -> None:
+    cells = pd.DataFrame({"__index_level_0__": range(80), "x": range(80), "y": ["None", "NA"] * 40})
+    path = tmp_path / name
+    if path.suffix.lower() == ".parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+        cells.to_parquet(path)
+    else:
+        text = cells.rename(columns={"__index_level_0__": ""}).to_csv(sep="\t" if "TSV" in name else ",", index=False)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith("GZ") else text.encode())
+    sheet = read_sheet(path)
+    assert list(sheet.columns) == ["x", "y"] and sheet.columns["y"][:2] == ["None", "NA"]
+    assert sheet.notes == [f"{name}: a column without a name holds row numbers: left out"]
+
+
+def test_words_for_missing_values_in_excel_stay_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("openpyxl") is None:  # read_csv has the same options, and names columns alike
+        monkeypatch.setattr(pd, "read_excel", pd.read_csv)
+        monkeypatch.setattr(pd.DataFrame, "to_excel", pd.DataFrame.to_csv)
+    pd.DataFrame({"x": [1, None, 3], "y": ["None", "NA", "a"]}).to_excel(tmp_path / "T.XLSX")
+    sheet = read_sheet(tmp_path / "T.XLSX")
+    assert sheet.columns == {"x": ["1", "", "3"], "y": ["None", "NA", "a"]}
+    assert sheet.notes == ["T.XLSX: a column without a name holds row numbers: left out"]
+
+
 # --- folders as Kaggle has them ---------------------------------------------------------------------------------------------
 
 
@@ -392,6 +420,74 @@ def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) 
         "taken as missing: '?' in 2 cells",
         "1 of 100 rows of train.csv have no target: none is held out",
     ]
+
+
+@pytest.mark.parametrize("answers", [rows(range(101, 121), "b"), None])
+def test_a_separator_is_that_of_train_csv(tmp_path: Path, answers: str | None) -> None:
+    train = "id~x~y\n" + "".join(f"{at}~{at % 7}~{'abc'[at % 3]}\n" for at in range(1, 101))
+    task, _ = contest(folder_of(tmp_path, rows(range(101, 121), "a"), answers, train), tmp_path, separator="~")
+    assert task["submission"]["labels"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("word", ["NA", "nan", "NULL", ""])
+@pytest.mark.parametrize(("metric", "values"), [("rmse", "0123456"), ("accuracy", "abc"), ("auroc", "no yes"), ("log_loss", "abc")])  # fmt: skip
+def test_rows_of_a_folder_without_a_target(tmp_path: Path, word: str, metric: str, values: str) -> None:
+    labels = values.split() if " " in values else [*values]
+    cells = [word if at % 10 == 5 else labels[at % len(labels)] for at in range(1, 101)]
+    train = "id,x,y\n" + "".join(f"{at},{at},{cell}\n" for at, cell in enumerate(cells, 1))
+    columns = labels if metric == "log_loss" else ["y"]
+    sample = f"id,{','.join(columns)}\n101{',0.5' * len(columns)}\n"
+    task, notes = contest(folder_of(tmp_path, sample, None, train), tmp_path, metric, target=("y",))
+    assert notes[0] == "10 of 100 rows of train.csv have no target: none is held out"
+    view = validation_view(task, tmp_path)
+    public, held = tmp_path / task["data"]["dir"] / "public", view.folder / view.task["answers"]
+    known = pd.read_csv(public / "sample_submission.csv", keep_default_na=False)
+    assert not {*map(str, known[columns].to_numpy().flat)} & MISSING
+    assert not {*map(str, pd.read_csv(held, keep_default_na=False)[columns].to_numpy().flat)} & MISSING
+    assert score_bytes(view.task, held.read_bytes(), held.read_bytes()) == metrics.find(metric).best
+    of_class = "`sample_submission.csv` shows the format. `y` is the probability of class 1, which is `yes`.\n"
+    assert task["description"].endswith(of_class) == (metric == "auroc")
+
+
+def test_equal_rows_of_a_folder_stay_together(tmp_path: Path) -> None:
+    train = "id,x,y\n" + "".join(f"{at},{at % 50},{at % 50 % 7}\n" for at in range(1, 101))
+    task, notes = contest(folder_of(tmp_path, rows(range(101, 121)), None, train), tmp_path)
+    folder = tmp_path / task["data"]["dir"] / "public"
+    train_x, test_x = ({*pd.read_csv(folder / name)["x"]} for name in ("train.csv", "test.csv"))
+    assert not train_x & test_x
+    assert notes[0] == "100 rows are in 50 groups of equal rows: those of a group stay together"
+
+
+def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    cells = pd.DataFrame(
+        {"id": range(1, 101), "x": [at % 7 for at in range(100)], "y": [at * 3 % 11 for at in range(100)]}
+    )
+    folder = folder_of(tmp_path, rows(range(101, 121)).replace(",", ";"), None, cells.to_csv(sep=";", index=False))
+    for name, sep in (("all.csv", ";"), ("old.csv", ","), ("old.TSV", "\t"), ("raw.txt", "|"), ("Train.txt", " ")):
+        cells.to_csv(folder / name, sep=sep, index=False)
+    cells.to_json(folder / "all.json", orient="records")
+    cells.to_parquet(folder / "all.parquet")
+    (folder / "all.sqlite").write_bytes(b"SQLite format 3")
+    (folder / "odd.csv").write_bytes("идентификатор\n".encode("cp1251"))  # cannot be read
+    told = ["Train.txt", "all.csv", "all.json", "all.parquet", "all.sqlite", "odd.csv", "old.TSV", "old.csv", "raw.txt"]
+    cells.drop(columns="y").to_parquet(folder / "more.parquet")
+    kept = {
+        "more.csv": "id,z\n1,2\n",
+        "series.csv": "1,2\n3,4\n",
+        "words.txt": "two words",
+        "more.json": '{"a": "y z"}',
+    }
+    for name, content in kept.items():
+        (folder / name).write_text(content)
+    for options in ({}, {"separator": ";"}):
+        task, _ = contest(folder, tmp_path / str(len(options)), "rmse", **options)
+        assert task["provenance"]["left_out"] == told
+        assert {*kept, "more.parquet"} < {*task["data"]["public"]}
+        assert task["provenance"]["sanity"]["answers_secret"] == "passed"
+    (folder / "ids.csv").write_text("id,target\n" + "".join(f"{at + 1},{at * 3 % 11}\n" for at in range(100)))
+    with pytest.raises(Rejected, match=r"answers_secret: column target of ids\.csv holds the answers to y"):
+        contest(folder, tmp_path, "rmse")
 
 
 @pytest.mark.parametrize("metric", [None, "rmse", "accuracy", "auroc"])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
+from ...base.csv_files import csv_text
 from .replies import finite
 
 
@@ -20,15 +21,11 @@ def combined(contents: Sequence[bytes], ids: Sequence[str], regression: bool) ->
     if not header or any(table is None or table[0] != header or table[1].keys() != first.keys() for table in tables):
         return None
     rows = [[table[1][key] for table in tables if table is not None] for key in first]
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
     columns = []
     for at, name in enumerate(header):
         cells = [[cells[at] for cells in row] for row in rows]
         columns.append([each[0] for each in cells] if name in ids else _joined(cells, regression))
-    writer.writerows(zip(*columns, strict=True))
-    return out.getvalue().encode()
+    return csv_text([header, *zip(*columns, strict=True)]).encode()
 
 
 def _joined(cells: Sequence[Sequence[str]], regression: bool) -> list[str]:

@@ -5,6 +5,7 @@ they are programs. Not covered: what the columns mean.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
 FRAMES = (".parquet", ".xlsx")
 Columns = dict[str, list[str]]
 MOST_BYTES = 2 << 30
+# What pandas calls a column of Excel without a name, and the rows' names in Parquet.
+_NAMELESS = re.compile(r"Unnamed: [0-9]+|__index_level_[0-9]+__")
 LFS = "version https://git-lfs.github.com"
 
 
 def read_columns(path: Path) -> Columns:
     """The columns of a table by their names. Rejected when it is none, in words that name the file."""
     check_size(path)
-    if path.name.endswith(FRAMES):
-        return of_frame(path)
+    if path.name.lower().endswith(FRAMES):
+        return dict(of_frame(path))
     try:
         columns = csv_files.read_columns(path, csv_files.delimiter_of(path.name))
     except OSError as error:
@@ -50,19 +53,23 @@ def reject_pointer(path: Path, text: str) -> None:
         raise Rejected(f"{path.name} is a Git LFS pointer, not the file: run git lfs pull where it comes from")
 
 
-def of_frame(path: Path) -> Columns:
-    """The columns of a Parquet or Excel file. Rejected with the reason."""
+def of_frame(path: Path) -> list[tuple[str, list[str]]]:
+    """The columns of a Parquet or Excel file, "" for one without a name. Rejected with the reason."""
     import pandas as pd
 
     try:
-        frame = pd.read_parquet(path) if path.name.endswith(".parquet") else pd.read_excel(path)
+        if path.name.lower().endswith(".parquet"):
+            frame = pd.read_parquet(path)
+        else:
+            frame = pd.read_excel(path, keep_default_na=False, na_values=[""])
     except ImportError as error:
         raise Rejected(f"{path.name}: {error}") from None
     except Exception as error:  # every engine has its own errors, and all say that this is no such file
         raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
-    if not len(frame):
+    if frame.empty:
         raise Rejected(f"{path.name} has no rows")
-    return {str(name): [_text(cell) for cell in frame[name].tolist()] for name in frame.columns}
+    names = ["" if _NAMELESS.fullmatch(str(name)) else str(name) for name in frame.columns]
+    return [(name, [_text(cell) for cell in frame.iloc[:, at].tolist()]) for at, name in enumerate(names)]
 
 
 def _text(cell: Any) -> str:

@@ -5,29 +5,36 @@ rows of train.csv are held out: they become the new test.csv, with the columns o
 whatever else could hold those rows with their answers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...grading import metrics
 from ...records.sample import SAMPLES
 from ...records.task import Scoring, SubmissionFormat
-from ..draft import TaskDraft, held_out, make_ids
+from ..draft import TaskDraft, held_out, make_ids, with_decimals
 from ..folder import ANSWERS, Content
 from ..record import Origin, Parts
+from ..soundness import require
 from ..table import MISSING, Rejected
 from ..tree import files_below
-from .columns import Columns, header_of, read_columns, written
+from .columns import Columns, read_columns, written
 from .declare import GradingRules, answers_part, known_labels, metric_part, problem_of, submission_of
 from .lookup import distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
-from .sheet import read_header, read_sheet
-from .split import complete_rows, constant_file, draft_of, strata_of
+from .sheet import Dialect, Nameless, read_header, read_sheet
+from .split import complete_rows, constant_file, draft_of, equal_rows, strata_of
 from .targets import require_numbers, require_two
 
 ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
+OTHER_TABLES = (".xlsx", ".xls", ".feather", ".db", ".sqlite")  # of which not all is looked at
+TABLES = (".csv", ".tsv", ".txt", ".parquet")
+JSON = (".json", ".jsonl")
+MOST_JSON = 64 << 20
 DESCRIPTIONS = ("description.md", "description.txt")
 USAGE = "Usage"  # the column of Kaggle's solution files: Public, Private or Ignored
 
@@ -51,7 +58,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     if known is None:
         split = _split(options, public, rng)
         given, draft, answers = split.given, split.draft, split.answers
-        telling = _may_tell(rest, options.target or given["submission"]["target"])
+        telling = _may_tell(rest, options.target or given["submission"]["target"], options.dialect)
         content = {name: path for name, path in rest.items() if name not in telling}
         content.update(split.files)
         origin["held_out"], origin["of_rows"] = split.held_out, split.of_rows
@@ -68,7 +75,7 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     text = text_of(description) if description else ""
     parts = Parts(
         name=candidate.task_name,
-        description=text or page(candidate.task_name, given),
+        description=text or page(candidate.task_name, given, content, origin.get("positive", "")),
         modality=modality_of(content, given),
         problem=problem_of(given["metric"], given["submission"]),
         public=content,
@@ -76,6 +83,9 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
         grading={**given, "answers": ANSWERS},
         provenance=origin,
     )
+    if known is None:
+        sanity = require(parts.case(lambda _: 0.0), ("answers_secret",))
+        parts = replace(parts, provenance={**origin, "sanity": {**sanity}})
     return parts, draft
 
 
@@ -86,17 +96,23 @@ def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | No
         if not answers.is_file():
             raise Rejected(f"{answers}: no such file")
         return answers.resolve()
-    found = [path for name, path in public.items() if name.startswith("private/") and name.endswith(".csv")]
+    found = [path for name, path in public.items() if name.startswith("private/") and name.lower().endswith(".csv")]
     if len(found) > 1:
         raise Rejected("which file below private/ holds the answers? name it with --answers")
     return found[0] if found else None
+
+
+def _names(path: Path, options: ImportOptions) -> list[str]:
+    """The columns of a table beside train.csv, whose separator may be another than the one that is told."""
+    header = read_header(path, options.dialect)
+    return header if len(header) > 1 else read_header(path, replace(options.dialect, separator=None))
 
 
 def _header(options: ImportOptions, public: dict[str, Path]) -> list[str]:
     """The columns of the sample submission, or in its absence of one that --id and --target describe."""
     sample = next((name for name in SAMPLES if name in public), None)
     if sample is not None:
-        return read_header(public[sample], options.dialect)
+        return _names(public[sample], options)
     if not options.target:
         raise Rejected("there is no sample_submission.csv: name the target with --target")
     return [options.id or "id", *options.target]
@@ -109,11 +125,12 @@ def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tupl
     rows = distinct_rows(known, [key])
     metric = metric_part(options)
     target = next((name for name in (*options.target, *header[1:])), "")
-    train, truth = read_columns(public["train.csv"]), read_columns(known)
+    train, truth = read_sheet(public["train.csv"], options.dialect).columns, read_columns(known)
     ignored = _ignored(truth)
     told = [f"{known.name}: {len(ignored)} rows whose {USAGE} is Ignored are not scored"] if ignored else []
     scored = [cell for at, cell in enumerate(truth.get(target, [])) if at not in ignored]
-    cells = [*train.get(target, []), *scored]
+    missing = MISSING - {*options.keep_label, *scored}
+    cells = [*(cell for cell in train.get(target, []) if cell not in missing), *scored]
     submission, _ = submission_of(options, header, rows, known_labels(cells) if cells else [])
     if ignored:
         metric["where"] = [{"column": USAGE, "in": ["Public", "Private"]}]
@@ -147,19 +164,19 @@ class _Question:
     told: list[str]
 
 
-def _question(options: ImportOptions, public: dict[str, Path]) -> _Question:
+def _question(options: ImportOptions, public: dict[str, Path], missing: AbstractSet[str]) -> _Question:
     sheet, header = read_sheet(public["train.csv"], options.dialect), _header(options, public)
     train, told = sheet.columns, list(sheet.notes)
     key = options.id or header[0]
     targets = [*options.target] or [name for name in header if name != key]
-    missing = [name for name in targets if name not in train]
-    if missing:
-        raise Rejected(f"train.csv has no column {missing[0]!r}: name the target with --target")
+    absent = [name for name in targets if name not in train]
+    if absent:
+        raise Rejected(f"train.csv has no column {absent[0]!r}: name the target with --target")
     if key in targets:
         raise Rejected(f"column {key!r} is both the id and a target: name them with --id and --target")
     if key in train and len(set(train[key])) < len(train[key]):
         raise Rejected(f"the ids in column {key!r} of train.csv are not unique")
-    rows = complete_rows(train, targets, MISSING - set(options.keep_label))
+    rows = complete_rows(train, targets, missing)
     if len(rows) < len(sheet.lines):
         told.append(
             f"{len(sheet.lines) - len(rows)} of {len(sheet.lines)} rows of train.csv have no target: none is held out"
@@ -193,17 +210,21 @@ class _Split:
 
 
 def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
-    asks = _question(options, public)
+    missing = MISSING - set(options.keep_label)
+    asks = _question(options, public, missing)
     train, targets, submission = asks.train, asks.targets, asks.submission
     (key,) = submission["id"]
     if key not in train:
         train = {key: make_ids(len(train[targets[0]]), rng), **train}
     total = len(train[key])
-    test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form))
+    columns = _names(public["test.csv"], options) if "test.csv" in public else list(train)
+    features = [name for name in columns if name in train and name not in (key, *targets)]
+    shown = [key, *features]
+    same = list(zip(*(train[name] for name in features), strict=True)) if features else range(total)
+    groups, note = equal_rows(same, (train[name] for name in targets), asks.rows)
+    test = held_out(asks.rows, options.test_share, rng, strata_of(train, targets, asks.rows, asks.form), groups)
     if not test:
         raise Rejected(f"train.csv has {len(asks.rows)} rows with a target: too few to hold some out")
-    columns = read_header(public["test.csv"], options.dialect) if "test.csv" in public else list(train)
-    shown = [key, *(name for name in columns if name in train and name not in (key, *targets))]
     out = set(test)
     kept = [at for at in range(total) if at not in out]
     new_train = {name: [column[at] for at in kept] for name, column in train.items()}
@@ -217,7 +238,8 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         }
     answers = written({key: new_test[key], **truth}, [key, *submission["target"]])
     sample = next((name for name in SAMPLES if name in public), SAMPLES[0])
-    present = {name: [column[at] for at in kept if column[at]] for name, column in asks.cells.items()}
+    whole = set(asks.rows) - out
+    present = {name: [column[at] for at in kept if at in whole] for name, column in asks.cells.items()}
     files = {
         "train.csv": written(new_train, list(train)),
         "test.csv": written(new_test, shown),
@@ -236,26 +258,50 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         "metric": metric,
         **answers_part(submission, metric["name"]),
     }
+    given["metric"] = with_decimals(given, answers, files[sample])
     try:
-        draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers)
+        draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers, missing)
     except Rejected as rejected:
         draft = rejected.reason
-    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told)
+    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told + note)
 
 
-def _may_tell(public: dict[str, Path], targets: Sequence[str]) -> list[str]:
+def _may_tell(public: dict[str, Path], targets: Sequence[str], how: Dialect) -> list[str]:
     """The files beside train.csv that could hold its held-out rows: archives, other forms of it, tables with a target."""
     found = []
     for name, path in public.items():
-        if name in ("train.csv", "test.csv", *SAMPLES):
-            continue
-        if (
-            name.lower().endswith(ARCHIVES)
-            or Path(name).name.split(".")[0] == "train"
-            or (name.lower().endswith(".csv") and set(targets) & set(header_of(path)))
+        low = Path(name).name.lower()
+        if name not in ("train.csv", "test.csv", *SAMPLES) and (
+            low.endswith(ARCHIVES + OTHER_TABLES)
+            or low.split(".")[0] == "train"
+            or (low.endswith(JSON) and _has_key(path, targets))
+            or (low.endswith(TABLES) and _has_column(path, targets, how))
         ):
             found.append(name)
     return sorted(found)
+
+
+def _has_key(path: Path, targets: Sequence[str]) -> bool:
+    """Whether a target is a word of JSON text, or the file too large for a look."""
+    if path.stat().st_size > MOST_JSON:
+        return True
+    content = path.read_bytes()
+    return any(json.dumps(name, ensure_ascii=each).encode() in content for name in targets for each in (True, False))
+
+
+def _has_column(path: Path, targets: Sequence[str], how: Dialect) -> bool:
+    """Whether a table has a target's column, or could have one: it is no text, and cannot be read."""
+    read = path.name.lower().endswith(".txt")
+    for each in dict.fromkeys((how, Dialect())):
+        try:
+            if not set(targets).isdisjoint(read_header(path, each)):
+                return True
+            read = True
+        except Nameless:  # such as a row's own series
+            read = True
+        except Rejected:
+            pass
+    return not read
 
 
 def _class_columns(labels: list[str], columns: list[str], target: str) -> list[str]:
@@ -281,15 +327,18 @@ def _as_numbers(
     return cells, None
 
 
-def page(name: str, given: Scoring) -> str:
-    """A description for a folder that has none."""
+def page(name: str, given: Scoring, public: Collection[str], positive: str = "") -> str:
+    """A description for a folder that has none. `positive`: of two labels the one whose probability is asked for."""
     metric, submission = given["metric"], given["submission"]
-    found = metrics.find(metric["name"])
+    told = f"{metric['name']}: {metrics.find(metric['name']).definition} " if "name" in metric else ""
     columns = ", ".join(f"`{each}`" for each in (*submission["id"], *submission["target"]))
+    sample = next((each for each in SAMPLES if each in public), SAMPLES[0])
+    rows = f"`{'test.csv' if 'test.csv' in public else sample}`"
+    learn = "Learn from `train.csv`, predict" if "train.csv" in public else "Predict"
+    of_class = f" `{submission['target'][0]}` is the probability of class 1, which is `{positive}`." if positive else ""
     return (
-        f"# {name}\n\nLearn from `train.csv`, predict the rows of `test.csv`.\n\n"
-        f"## Metric\n\n{metric['name']}: {found.definition} "
-        f"{'Lower' if metric['lower_is_better'] else 'Higher'} is better.\n\n"
-        f"## Submission\n\nOne row for each row of `test.csv`, in any order, with the columns {columns}; "
-        "`sample_submission.csv` shows the format.\n"
+        f"# {name}\n\n{learn} the rows of {rows}.\n\n"
+        f"## Metric\n\n{told}{'Lower' if metric['lower_is_better'] else 'Higher'} is better.\n\n"
+        f"## Submission\n\nOne row for each row of {rows}, in any order, with the columns {columns}; "
+        f"`{sample}` shows the format.{of_class}\n"
     )

@@ -94,7 +94,7 @@ def own_record(candidate: Candidate, options: ImportOptions) -> Parts:
     described = Path(options.description) if options.description else first([place], DESCRIPTIONS)
     public = {name: path for name, path in public.items() if name not in DESCRIPTIONS}
     given: Grading = {**graded(fields, public, answers), "answers": f"private/{answers.name}"}
-    text = (text_of(described) if described else "") or page(candidate.task_name, given)
+    text = (text_of(described) if described else "") or page(candidate.task_name, given, public)
     private: dict[str, Content] = {given["answers"]: answers, **code}
     origin = _origin(fields.get("provenance", {}), {"source": candidate.source, "seed": options.seed})
     return _with_boards(_parts(candidate.task_name, text, public, private, given, fields, origin), boards)
@@ -107,7 +107,7 @@ def folder_parts(fields: WrittenTask, folder: Path) -> Parts:
     """The parts of a task in a folder with public/ and private/, which stay where they are. Rejected with the reason."""
     if not (folder / "public").is_dir():
         raise Rejected(f"{folder / 'public'}: no such folder: it holds what agents see; data.dir is relative to --data")
-    public = files_below(folder / "public", folder, folder / "private")
+    public = files_below(folder / "public", folder, folder / "private", in_place=True)
     text = _page_of(public.pop("description.md", None), folder, fields)
     fields = {"answers": ANSWERS, **fields}
     metric = fields.get("metric", WrittenMetric())

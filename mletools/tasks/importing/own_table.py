@@ -1,7 +1,6 @@
 """One table in a file becomes a task: the way of the tables that are made here, with a metric and a split of its own."""
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from .lookup import text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import read_sheet
-from .split import strata_of
+from .split import equal_rows, strata_of
 from .targets import MOST_CLASSES, check_numbers, one_spelling, require_numbers, require_two, with_targets
 
 
@@ -54,7 +53,7 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
     if form == "other" or (table.labels and form == "probability" and len(table.labels) != 2):
         raise Rejected(f"{found['name']} does not fit {_told(table)}")
     rows = list(range(table.rows))
-    groups, note = _groups(table)
+    groups, note = equal_rows(twins(table), (table.cells[column.name] for column in table.targets), rows)
     told += note
     test = held_out(rows, options.test_share, rng, strata_of(columns, options.target, rows, form), groups)
     if len(test) > table.rows - 2 or not test:
@@ -85,23 +84,6 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
     checks = ("train_test_separate", "answers_secret") if groups else ("answers_secret",)
     sanity = require(parts.case(lambda _: 0.0), checks)
     return replace(parts, provenance={**parts.provenance, "sanity": {**sanity}}), draft
-
-
-def _groups(table: Table) -> tuple[list[Hashable], list[str]]:
-    """(the group of each row, what to tell): rows that share all features and all targets stay together.
-
-    Where rows of the same features have other targets, as in a trial of few doses, rows are drawn one by one.
-    """
-    groups = twins(table)
-    targets = list(zip(*(table.cells[column.name] for column in table.targets), strict=True))
-    several = [group for group, count in Counter(groups).items() if count > 1]
-    if not several:
-        return groups, []
-    if len(set(zip(groups, targets, strict=True))) > len(set(groups)):
-        return [], ["rows with the same features have different targets: rows are held out one by one"]
-    rows = sum(Counter(groups)[group] for group in several)
-    counted = "a group" if len(several) == 1 else f"{len(several)} groups"
-    return groups, [f"{rows} rows are in {counted} of equal rows: those of a group stay together"]
 
 
 def _id_column(columns: Columns, options: ImportOptions) -> str | None:

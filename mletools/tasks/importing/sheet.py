@@ -38,6 +38,10 @@ _THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
 _WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
 
 
+class Nameless(Rejected):
+    """A table whose first line does not name its columns."""
+
+
 class Quoting(TypedDict, total=False):
     """How cells are quoted, as csv.reader takes it."""
 
@@ -86,16 +90,19 @@ def encoding(name: str) -> str:
 def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
     """The table in a file. Rejected when it is none, in words that name the file."""
     check_size(path)
-    if path.name.endswith(FRAMES):
-        columns = of_frame(path)
-        sheet = Sheet(columns, range(2, 2 + len(next(iter(columns.values())))))
+    if path.name.lower().endswith(FRAMES):
+        names, cells = zip(*of_frame(path), strict=True)
+        columns, notes = _distinct(path.name, names, cells)
+        sheet = Sheet(columns, range(2, 2 + len(cells[0])), [f"{path.name}: {note}" for note in notes])
     else:
         sheet = _Text(path, how).sheet()
     return _without(sheet, how.missing) if how.missing else sheet
 
 
 def read_header(path: Path, how: Dialect = Dialect()) -> list[str]:
-    """The names of the columns of a CSV file, out of its first lines. Rejected when there are none."""
+    """The names of the columns of a table, of text out of its first lines. Rejected when there are none."""
+    if path.name.lower().endswith(FRAMES):
+        return [name for name, _ in of_frame(path)]
     return _Text(path, how, _HEAD_BYTES).header
 
 
@@ -202,9 +209,9 @@ class _Text:
     def _plain_names(self, header: list[str]) -> list[str]:
         """The names without what stands around all of them. Rejected where they are none."""
         if not "".join(header).strip():
-            raise Rejected(f"{self._name}: the first line is empty: it must name the columns")
+            raise Nameless(f"{self._name}: the first line is empty: it must name the columns")
         if all(NUMBER.fullmatch(name) for name in header):
-            raise Rejected(f"{self._name}: the first line holds numbers: put a line above it that names the columns")
+            raise Nameless(f"{self._name}: the first line holds numbers: put a line above it that names the columns")
         if self._skips_spaces and self.separator != " ":
             self.notes.append("spaces beside separators are left out")
             header = [name.strip() for name in header]
@@ -249,7 +256,8 @@ class _Text:
         rows, numbers = self._even(header, rows, numbers)
         if not rows:
             raise Rejected(f"{self._name}: there are no rows")
-        columns = self._distinct(header, [list(cells) for cells in zip(*rows, strict=True)])
+        columns, notes = _distinct(self._name, header, [list(cells) for cells in zip(*rows, strict=True)])
+        self.notes += notes
         return Sheet(self._with_points(columns), numbers, [f"{self._name}: {note}" for note in self.notes])
 
     def _rows(self) -> tuple[list[list[str]], list[int]]:
@@ -326,21 +334,6 @@ class _Text:
             return False
         return len(last) != len(header) or all(row[first] != last[first] for row in rows[:-1] if len(row) > first)
 
-    def _distinct(self, header: list[str], cells: list[list[str]]) -> Columns:
-        """The columns by name: of equal ones the first, and no row numbers without a name."""
-        columns: Columns = {}
-        for name, column in zip(header, cells, strict=True):
-            if not name.strip() and len(cells) > 1 and (not any(column) or _counts(column)):
-                what = "row numbers" if any(column) else "nothing"
-                self.notes.append(f"a column without a name holds {what}: left out")
-            elif name not in columns:
-                columns[name] = column
-            elif columns[name] == column:
-                self.notes.append(f"the column {name!r} stands twice with the same cells: one is left out")
-            else:
-                raise Rejected(f"{self._name}: column {name!r} appears twice, with different cells: rename one")
-        return columns
-
     def _with_points(self, columns: Columns) -> Columns:
         """Numbers with decimal commas as others write them, where the commas separate nothing else."""
         if self._how.decimal == "." or (self._how.decimal is None and self.separator == ","):
@@ -359,9 +352,26 @@ class _Text:
         }
 
 
+def _distinct(file: str, header: Sequence[str], cells: Sequence[list[str]]) -> tuple[Columns, list[str]]:
+    """(the columns by name, of equal ones the first, and no row numbers without a name; what to tell). Rejected."""
+    columns: Columns = {}
+    notes = []
+    for name, column in zip(header, cells, strict=True):
+        if not name.strip() and len(cells) > 1 and (not any(column) or _counts(column)):
+            what = "row numbers" if any(column) else "nothing"
+            notes.append(f"a column without a name holds {what}: left out")
+        elif name not in columns:
+            columns[name] = column
+        elif columns[name] == column:
+            notes.append(f"the column {name!r} stands twice with the same cells: one is left out")
+        else:
+            raise Rejected(f"{file}: column {name!r} appears twice, with different cells: rename one")
+    return columns, notes
+
+
 def _content(path: Path, most: int) -> bytes:
     try:
-        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
             return file.read(most)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Rejected(f"{path.name} is not a whole gzip file: {error}") from None

@@ -3,7 +3,8 @@
 Not covered: the draws of tables that are made here (draft).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -13,14 +14,14 @@ from ..baselines import MOST_TRAINED_ON
 from ..draft import TaskDraft
 from ..forms import Form, constant_cells, form_of
 from ..record import Parts
-from ..table import Column, Rejected
+from ..table import MISSING, Column, Rejected
 from .columns import Columns, features_of, is_number, labels_of, read_columns, written
 from .declare import MOST_LABELS
 
 MOST_BASELINE_BYTES = 200 << 20
 
 
-def complete_rows(columns: Columns, targets: Sequence[str], missing: AbstractSet[str] = frozenset({""})) -> list[int]:
+def complete_rows(columns: Columns, targets: Sequence[str], missing: AbstractSet[str]) -> list[int]:
     """The rows whose targets are all there; `missing` are cells without one."""
     rows = zip(*(columns[name] for name in targets), strict=True)
     return [at for at, cells in enumerate(rows) if missing.isdisjoint(cells)]
@@ -33,26 +34,51 @@ def strata_of(columns: Columns, targets: Sequence[str], rows: Sequence[int], for
     return columns[targets[0]]
 
 
+def equal_rows(
+    features: Sequence[Hashable], targets: Iterable[Sequence[str]], rows: Sequence[int]
+) -> tuple[Sequence[Hashable], list[str]]:
+    """(the group of each row, what to tell): of `rows`, those that share all features and all targets stay together.
+
+    `features` are all features of each row, `targets` its columns. Where rows of the same features have other targets, as
+    in a trial of few doses, rows are drawn one by one: there are no groups.
+    """
+    counts = Counter(features[at] for at in rows)
+    several = [count for count in counts.values() if count > 1]
+    if not several:
+        return features, []
+    known = list(zip(*targets, strict=True))
+    if len({(features[at], known[at]) for at in rows}) > len(counts):
+        return [], ["rows with the same features have different targets: rows are held out one by one"]
+    counted = "a group" if len(several) == 1 else f"{len(several)} groups"
+    return features, [f"{sum(several)} rows are in {counted} of equal rows: those of a group stay together"]
+
+
 def draft_of(
-    train: Columns, test: Columns, targets: Sequence[str], form: str, given: Scoring, answers: bytes
+    train: Columns,
+    test: Columns,
+    targets: Sequence[str],
+    form: str,
+    given: Scoring,
+    answers: bytes,
+    missing: AbstractSet[str],
 ) -> TaskDraft:
     """The draft for baselines: features are the columns of both tables. Rejected where none can be trained.
 
-    `targets` are columns of `train`; `given` is the grading part of the record.
+    `targets` are columns of `train`, `missing` their cells without a value; `given` is the grading part of the record.
     """
     import numpy as np
 
     if form == "other":
         raise Rejected(f"baselines do not predict {given['submission']['parse']}")
-    missing = [name for name in targets if name not in train]
-    if missing:
-        raise Rejected(f"train.csv has no column {missing[0]!r}")
+    absent = [name for name in targets if name not in train]
+    if absent:
+        raise Rejected(f"train.csv has no column {absent[0]!r}")
     if form != "number" and len(targets) > 1:
         raise Rejected("baselines predict one column of labels only")
     (key,) = given["submission"]["id"] if len(given["submission"]["id"]) == 1 else [""]
     if key not in test:
         raise Rejected("test.csv has no id column")
-    rows = complete_rows(train, targets)
+    rows = complete_rows(train, targets, missing)
     rows = rows[:: max(1, -(-len(rows) // MOST_TRAINED_ON))]
     cells = {name: [train[name][at] for at in rows] for name in targets}
     if not rows or (form == "number" and not all(map(is_number, cells.values()))):
@@ -139,4 +165,5 @@ def draft_of_parts(parts: Parts, target: str | None) -> TaskDraft:
     named = [target] if form == "probabilities" and target else targets
     if metrics.find(given["metric"]["name"]).ordered_classes:
         form = "label"
-    return draft_of(train, test, named, form, given, content)
+    missing = MISSING - {*given["submission"].get("labels", targets)}
+    return draft_of(train, test, named, form, given, content, missing)

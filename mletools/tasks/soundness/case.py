@@ -72,7 +72,7 @@ class Case:
 def read_case(task: Task, data: Path, score: Callable[[bytes], float]) -> Case:
     """The case of a task whose folder lies below `data`; links that lead out of the folder are not followed.
 
-    RecordError when a file is missing, or the folder is not the recorded one.
+    RecordError when a file is missing, public/ holds a hidden one, or the folder is not the recorded one.
     """
     folder = data / task["data"]["dir"]
     advice = data_advice()
@@ -80,6 +80,7 @@ def read_case(task: Task, data: Path, score: Callable[[bytes], float]) -> Case:
         raise RecordError(f"{folder}: no such folder; {advice}")
     try:
         files = files_below(folder, folder)
+        files_below(folder / "public", folder, in_place=True)
         public = [f"public/{name}" for name in spelled_out(folder / "public", task["data"]["public"])]
         graded = private_files(task)
         missing = [name for name in (*public, *graded) if name not in files]

@@ -60,8 +60,8 @@ def _png(content: bytes, facts: Facts) -> None:
         kind, body = content[at + 4 : at + 8], content[at + 8 : at + 8 + length]
         if kind == b"IHDR":
             facts.form.append("x".join(map(str, struct.unpack(">IIBBBBB", body[:13]))))
-        elif kind == b"tIME" and len(body) == 7:
-            facts.stamps.append(float(timegm(struct.unpack(">HBBBBB", body))))
+        elif kind == b"tIME" and len(body) == 7 and (stamp := _seconds(*struct.unpack(">HBBBBB", body))) is not None:
+            facts.stamps.append(stamp)
         elif kind not in PIXELS:
             facts.notes.append(f"{_shown(kind)} {_shown(body)}")
         at += 12 + length
@@ -112,7 +112,7 @@ def _gzip(content: bytes, facts: Facts) -> None:
     if stamp:
         facts.stamps.append(float(stamp))
     if flags & 8 and not flags & 4:
-        facts.notes.append(_shown(content[10 : content.index(b"\0", 10)]))
+        facts.notes.append(_shown(content[10:].partition(b"\0")[0]))
     facts.form.append(content[8:10].hex())
 
 
@@ -146,8 +146,15 @@ def _dates(facts: Facts) -> None:
     left = []
     for note in facts.notes:
         for match in DATE.finditer(note):
-            year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
-            if 1 <= month <= 12 and 1 <= day <= 31:
-                facts.stamps.append(float(timegm((year, month, day, hour, minute, second))))
+            stamp = _seconds(*(int(part or 0) for part in match.groups()))
+            if stamp is not None:
+                facts.stamps.append(stamp)
         left.append(DATE.sub("", note))
     facts.notes = left
+
+
+def _seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> float | None:
+    """The time of a date, None where it is none."""
+    if not (1 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    return float(timegm((year, month, day, hour, minute, second)))

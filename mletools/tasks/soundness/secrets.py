@@ -27,6 +27,7 @@ TEXTS = (".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".log", ".xml", ".htm
 CHANCE = 1e-3
 CHANCE_OF_A_FEATURE = 1e-5
 FEWEST_ROWS = 5
+FEW_CLASSES = 5
 SHORTEST_FILE = 8
 
 
@@ -80,6 +81,9 @@ def _copied_column(view: View) -> str:
     if there:
         return f"test.csv has the target column {there[0]}"
     classes = _joint(view, truth)
+    of_both = [name for name in view.test if name in view.train and name not in view.ids]
+    test_rows = set(_rows(view.test, of_both))
+    all_rows = test_rows | set(_rows(view.train, of_both))
     ids = [key[0] for key in _rows(view.test, view.ids[:1])] if view.ids[0] in view.test else []
     for title, table in _tables(view):
         of_test = title in ("test.csv", "test.tsv")
@@ -93,10 +97,13 @@ def _copied_column(view: View) -> str:
             for target, answers in {**truth, **classes}.items():
                 if column in view.ids:
                     continue
-                shared = of_test and column in view.train and target in view.train
-                if _alike(mine, answers, CHANCE_OF_A_FEATURE if shared else CHANCE) or (
-                    shared and _alike(view.train[column] + mine, view.train[target] + answers, CHANCE)
-                ):
+                if of_test and column in view.train and target in view.train:
+                    found = _alike(mine, answers, CHANCE_OF_A_FEATURE, len(test_rows)) or _alike(
+                        view.train[column] + mine, view.train[target] + answers, CHANCE, len(all_rows)
+                    )
+                else:
+                    found = _alike(mine, answers, CHANCE, len(mine))
+                if found:
                     return f"column {column} of {title} holds the answers to {target}"
     return ""
 
@@ -121,9 +128,9 @@ def _tables(view: View) -> Iterator[tuple[str, Columns]]:
             yield name, view.test
         elif name == "sample_submission.csv":
             continue  # sample_uninformative looks at it
-        elif name.endswith(TABLES):
+        elif name.lower().endswith(TABLES):
             yield name, table_of(content, name)
-        elif name.endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
+        elif name.lower().endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
             yield from ((name, table) for table in _of_json(content, name))
 
 
@@ -131,7 +138,9 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
     """The tables in JSON: a list of objects, an object of lists, an object from ids to values, a list of values."""
     try:
         text = _text(content, name)
-        value = [json.loads(line) for line in text.splitlines() if line] if ".jsonl" in name else json.loads(text)
+        value = (
+            [json.loads(line) for line in text.splitlines() if line] if ".jsonl" in name.lower() else json.loads(text)
+        )
     except (ValueError, OSError, EOFError):
         return
     todo = [value]
@@ -162,8 +171,11 @@ def _places(table: Columns, ids: Sequence[str]) -> list[int] | None:
     return None
 
 
-def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
-    """Whether cells are the answers, as they are or one-to-one in other words, and are so by chance less than `chance`."""
+def _alike(cells: Sequence[str], answers: Sequence[str], chance: float, different: int) -> bool:
+    """Whether cells are the answers, as they are or one-to-one in other words, and are so by chance less than `chance`.
+
+    `different`: of the rows, how many are not the same as another. Answers that recur with their rows alone are no classes.
+    """
     if len(cells) < FEWEST_ROWS or len(set(answers)) < 2:
         return False
     pairs = set(zip(cells, answers, strict=True))
@@ -176,9 +188,9 @@ def _alike(cells: Sequence[str], answers: Sequence[str], chance: float) -> bool:
             return False
     counts = Counter(answers)
     orders = math.lgamma(len(answers) + 1) - sum(math.lgamma(count + 1) for count in counts.values())
-    if math.log(math.factorial(min(len(counts), 5))) - orders > math.log(chance):
+    if math.log(math.factorial(min(len(counts), FEW_CLASSES))) - orders > math.log(chance):
         return False
-    if 2 * len(counts) <= len(answers):
+    if 2 * len(counts) <= different or len(counts) <= FEW_CLASSES:
         return True
     # nearly every answer is another: one-to-one says nothing then, but equal, or in the same order, does
     if list(cells) == list(answers):
@@ -215,7 +227,7 @@ def _dumped(view: View) -> str:
             if all(len(text) == 1 for text in version):
                 wanted.append((name, "".join(version)))
     for title, content in view.public.items() if wanted else ():
-        if title.removesuffix(".gz").endswith(TEXTS):
+        if title.lower().removesuffix(".gz").endswith(TEXTS):
             plain = _text(content, title)
             tokens = "\0" + "\0".join(re.split(r"[\s,;|\[\]\"'{}()]+", plain)) + "\0"
             for name, needle in wanted:
@@ -243,7 +255,7 @@ def _named(view: View) -> str:
 def _text(content: Content, name: str) -> str:
     raw = read(content, MOST_TEXT)
     try:
-        raw = gzip.decompress(raw) if name.endswith(".gz") else raw
+        raw = gzip.decompress(raw) if name.lower().endswith(".gz") else raw
     except (OSError, EOFError):
         return ""
     return raw.decode("utf-8-sig", errors="replace")

@@ -79,7 +79,7 @@ class View:
         return {}
 
     def _table(self, word: str) -> Columns:
-        names = [name for name in self.public if name.endswith(TABLES) and "/" not in name]
+        names = [name for name in self.public if name.lower().endswith(TABLES) and "/" not in name]
         exact = [name for name in names if name.split(".")[0].lower() == word]
         for name in [*exact, *(name for name in names if name.lower().startswith(word))]:
             found = table_of(self.public[name], name)
@@ -205,7 +205,7 @@ class View:
     def _named(self, cell: str, stems: bool) -> list[str]:
         """The public files that a cell names: by path, by file name, or by the name without ending."""
         if cell in self.public:
-            return [cell] if "/" in cell or not cell.endswith(TABLES) else []
+            return [cell] if "/" in cell or not cell.lower().endswith(TABLES) else []
         by_name, by_stem = self._index
         return by_name.get(cell.rsplit("/", 1)[-1]) or (by_stem.get(cell, []) if stems else []) if cell else []
 
@@ -226,7 +226,7 @@ class View:
         folders = {PurePosixPath(name).parent for name in of_rows if name and "/" in name}
         found = {}
         for name, content in self.public.items():
-            if not name.endswith(TABLES) or name in of_rows or PurePosixPath(name).parent in folders:
+            if not name.lower().endswith(TABLES) or name in of_rows or PurePosixPath(name).parent in folders:
                 continue
             table = table_of(content, name)
             if table and table not in (self.train, self.test, self.sample):
@@ -249,7 +249,7 @@ def table_of(content: Content, name: str) -> Columns:
     """The columns of a table by name, no columns where it is none; short rows are filled up with empty cells."""
     try:
         raw = read(content)
-        table = gzip.decompress(raw) if name.endswith(".gz") else raw
+        table = gzip.decompress(raw) if name.lower().endswith(".gz") else raw
         return _columns(read_rows(table, delimiter_of(name), strict=False))
     except (CsvError, OSError, EOFError, zlib.error):
         return {}

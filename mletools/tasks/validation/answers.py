@@ -12,7 +12,7 @@ from typing import Any
 from ...grading.alphabet import TRUTH_VALUES
 from ...grading.parsing import canonical_label
 from ...records.task import Task
-from ..table import Rejected
+from ..table import MISSING, Rejected
 from .rows import Key
 
 Columns = Mapping[str, Sequence[str]]
@@ -63,7 +63,8 @@ def _targets(
     here = [name for name in targets if name in train]
     if len(here) == len(targets):
         cells = {name: _as_known(task, name, train[name], known[name]) for name in targets}
-        return Truth(cells, here, _complete(task, [train[name] for name in targets]))
+        complete = zip(*(_complete(task, train[name], known[name]) for name in targets), strict=True)
+        return Truth(cells, here, list(map(all, complete)))
     parse = task.get("answer_parse", submission["parse"])
     if len(targets) > 1 and not here:
         for name in new:
@@ -71,7 +72,7 @@ def _targets(
             if labels:
                 column = [_label(cell) for cell in train[name]]
                 cells = {each: ["1" if cell == labels[each] else "0" for cell in column] for each in targets}
-                return Truth(cells, [name], [bool(cell.strip()) for cell in train[name]])
+                return Truth(cells, [name], [cell in labels.values() for cell in column])
     if len(targets) == 1 and parse == "ranked" and len(units) < len(next(iter(train.values()))):
         return _ranked(task, targets[0], known, train, test, units, new)
     if len(targets) == 1 and parse == "tagset":
@@ -90,7 +91,8 @@ def _targets(
 
 def _as_known(task: Task, name: str, cells: Sequence[str], known: Sequence[str]) -> list[str]:
     """The cells as the answers write them: 1 for the positive one of two labels where the answers are 0 and 1."""
-    there, theirs = {cell for cell in cells if cell.strip()}, {cell for cell in known if cell.strip()}
+    there = {cell for cell, whole in zip(cells, _complete(task, cells, known), strict=True) if whole and cell.strip()}
+    theirs = {cell for cell in known if cell.strip()}
     parse = task.get("answer_parse", task["submission"]["parse"])
     if parse == "number":
         if all(map(_is_number, there - TRUTH_VALUES.keys())):
@@ -112,10 +114,18 @@ def _as_known(task: Task, name: str, cells: Sequence[str], known: Sequence[str])
     return list(cells)
 
 
-def _complete(task: Task, columns: Sequence[Sequence[str]]) -> list[bool]:
-    if task["submission"].get("empty_ok"):
-        return [True] * len(columns[0])
-    return [all(cell.strip() for cell in cells) for cells in zip(*columns, strict=True)]
+def _complete(task: Task, cells: Sequence[str], known: Sequence[str]) -> list[bool]:
+    """Whether each row has this target. Words such as NA are none, but for labels that the answers or the record have."""
+    submission = task["submission"]
+    if submission.get("empty_ok"):
+        return [True] * len(cells)
+    parse = task.get("answer_parse", submission["parse"])
+    missing = {""}
+    if parse == "number" and len(set(cells) - MISSING) > 1:  # else such a word is one of two labels
+        missing = MISSING
+    elif parse == "label":
+        missing = MISSING - ({*known, *submission.get("labels", [])} - {""})
+    return [cell.strip() not in missing for cell in cells]
 
 
 def _class_labels(cells: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
@@ -125,7 +135,7 @@ def _class_labels(cells: Sequence[str], targets: Sequence[str]) -> dict[str, str
         return {}
     for prefix in ("", PREFIX, _begins(targets)):
         found = {name: _label(name[len(prefix) :]) for name in targets if name.startswith(prefix)}
-        if len(found) == len(targets) and labels <= set(found.values()):
+        if len(found) == len(targets) and labels - MISSING <= set(found.values()):
             return found
     return {}
 
