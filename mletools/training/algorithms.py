@@ -6,6 +6,8 @@ An option that a user gives wins over the preset, a preset over the algorithm, t
 from collections.abc import Mapping
 from typing import Any
 
+from .advantages import SCALES, SCALES_OF
+
 # Losses of TRL that are sums over rows or tokens with a fixed divisor, so that rows may be split over micro-batches and
 # processes without a change. bnpo (divides within a micro-batch) and vespo (its own use of the ratios) are not.
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo")
@@ -70,7 +72,7 @@ def settle(overrides: Mapping[str, Setting], preset: str | None) -> dict[str, An
     """The settings of GrpoOptions: `overrides` that are not None or (), then the preset's, then the algorithm's.
 
     The result has `algorithm`; a preset's `batch` gives way to a `groups_per_step` among the overrides, and the other
-    way round.
+    way round. A scale that nobody gave fits the baseline.
     """
     overrides = {name: value for name, value in overrides.items() if value not in (None, ())}
     base = dict(PRESETS[preset]) if preset else {}
@@ -80,10 +82,14 @@ def settle(overrides: Mapping[str, Setting], preset: str | None) -> dict[str, An
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
         if one in overrides:
             base.pop(other, None)
-    settings = {**ALGORITHMS[name], **base}
+    settings: dict[str, Any] = {**ALGORITHMS[name], **base}
     if overrides.get("mismatch", "clip") != "clip":  # what an algorithm or a preset would clip at
         settings = {key: value for key, value in settings.items() if key not in CLIPS}
-    return {**settings, **overrides, "algorithm": name}
+    settings = {**settings, **overrides, "algorithm": name}
+    fitting = SCALES_OF.get(settings["baseline"], SCALES)
+    if "scale_rewards" not in overrides and settings["scale_rewards"] not in fitting:
+        settings["scale_rewards"] = fitting[0]
+    return settings
 
 
 def shown_defaults(name: str, default: Any) -> str:

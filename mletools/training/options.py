@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..base.errors import ToolError
 from ..base.options import check_values, option
 from ..models import DTYPES
-from .advantages import BASELINES, SCALES
+from .advantages import BASELINES, SCALES, SCALES_OF
 from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
 from .durations import MODES, PARTS
 from .mismatch import BOUNDS
@@ -172,7 +172,8 @@ class GrpoOptions(TrainingOptions):
         "Baseline that is subtracted from rewards.", default="group", choices=BASELINES, heading=ADVANTAGES
     )
     scale_rewards: str = option(
-        "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL).",
+        "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL). With --baseline batch: by the "
+        "batch's or nothing; with none: by nothing.",
         default="group",
         choices=SCALES,
         heading=ADVANTAGES,
@@ -248,6 +249,12 @@ class GrpoOptions(TrainingOptions):
         if self.mismatch is None:
             object.__setattr__(self, "mismatch", "clip" if clips or ratio else "token-mask")
         super().__post_init__()
+        fitting = SCALES_OF.get(self.baseline, SCALES)
+        if self.scale_rewards not in fitting:
+            raise ToolError(
+                f"scale_rewards {self.scale_rewards} divides by what may be 0, for baseline {self.baseline} takes rollouts "
+                f"without a spread, too: it goes with scale_rewards {' or '.join(fitting)}"
+            )
         if self.oversample is not None and self.batch is None:
             raise ToolError("oversample is about the rollouts of a batch: give a batch")
         if self.oversample is not None and (self.max_staleness or self.publish_steps > 1):

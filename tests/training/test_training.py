@@ -20,8 +20,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.base.errors import RecordError, ToolError, filling
 from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
+from mletools.training.algorithms import settle
 from mletools.training.group_buffer import held_steps
-from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.grpo import GrpoOptions, GrpoRun, recipe_of
 from mletools.training.microbatches import Layout, cut
 from mletools.training.mismatch import SUMS
 from mletools.training.policy import load_policy
@@ -286,6 +287,41 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
     with pytest.raises(RecordError, match="for rewards of 0 or more, and one of the group a is -1"):
         advantages({"a": [-1.0, 1.0]}, "group", "mean")
     assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("given", "preset", "scale"),
+    [
+        ({}, None, "group"),
+        ({"baseline": "batch"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "dapo"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "gspo"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "dr-grpo"}, None, "none"),
+        ({"baseline": "batch", "scale_rewards": "none"}, None, "none"),
+        ({"baseline": "none"}, None, "none"),
+        ({"baseline": "none"}, "duration-aware", "none"),
+        ({"baseline": "leave-one-out"}, "duration-aware", "batch"),
+    ],
+)
+def test_no_rollout_is_divided_by_next_to_nothing(given: dict, preset: str | None, scale: str) -> None:
+    """Rollouts without a spread of their own: a lone one, a group of equal rewards, a step of equal rewards."""
+    options = GrpoOptions(**settle(given, preset))
+    assert options.scale_rewards == scale
+    for rewards in ((0.5, 0.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0)):
+        samples = [
+            Sample(f"{group}{i}", group, (TokenSequence([1, 2], [0, 1]),), reward)
+            for i, (group, reward) in enumerate(zip("abcc", rewards, strict=True))
+        ]
+        for step in held_steps(samples, recipe_of(options, None), {}, 1, Counter()):
+            assert max(abs(row.advantage) for row in step.rows) < 2
+
+
+@pytest.mark.parametrize(
+    ("baseline", "scale"), [("batch", "group"), ("batch", "mean"), ("none", "group"), ("none", "batch")]
+)
+def test_a_scale_that_does_not_fit_the_baseline_is_refused(baseline: str, scale: str) -> None:
+    with pytest.raises(ToolError, match=rf"^scale_rewards {scale} .* baseline {baseline} .* goes with scale_rewards "):
+        GrpoOptions(**settle({"baseline": baseline, "scale_rewards": scale}, None))
 
 
 def test_the_plan_counts_what_it_leaves_out() -> None:
@@ -666,7 +702,7 @@ import json, os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.grpo import GrpoOptions, GrpoRun, recipe_of
 model, out, records = sys.argv[1], Path(sys.argv[2]), json.load(open(sys.argv[3]))
 options = GrpoOptions(**json.loads(sys.argv[4]))
 for step in GrpoRun(model, out, options).train(records):

@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from mletools.base.published import wanted
 from mletools.training import checkpoints
+from mletools.training.algorithms import settle
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
@@ -381,7 +382,9 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
 
 def test_what_was_begun_for_a_step_and_is_late_is_written_off(nano, tmp_path) -> None:
     """A sampler may begin as many for the next step at once, whether the late ones have come or not."""
-    options = GrpoOptions(**{**OPTIONS, "batch": 4, "oversample": 2.0, "baseline": "batch", "save_steps": 9})
+    options = GrpoOptions(
+        **{**OPTIONS, "batch": 4, "oversample": 2.0, **settle({"baseline": "batch"}, None), "save_steps": 9}
+    )
     publisher = StreamOptions(publish=str(tmp_path / "pub")).publisher(options, str(tmp_path / "run"))
     run = GrpoRun(str(nano), tmp_path / "run", options, publisher=publisher)
     told = []
