@@ -104,6 +104,11 @@ def load_latest(out: Path) -> Path | None:
     return folder
 
 
+def in_use(out: Path) -> ToolError:
+    """The error about a folder in which a run was begun, for one that is not resumed."""
+    return ToolError(f"{out}: holds a run already: go on with it (--resume), or choose another folder")
+
+
 def read_state(folder: Path) -> AnyRecord:
     """The state.json of a checkpoint; ToolError when it cannot be read."""
     state: AnyRecord = read_json(folder / STATE)

@@ -165,7 +165,7 @@ class HandoverRun(GrpoRun):
     def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[StepResult]:
         for step in self._until_stopped(steps):
             self._wait(self.step + 1 - self.engine.engine_ahead)
-            yield self._prepared(self._checked(step), temperature)
+            yield self._prepared(step, temperature)
             # The record is written. The checkpoint decides: before it, the batch is forgotten by a kill; behind it, it is
             # handed over by the next session.
             checkpoints.save(self.out, self.step, lambda folder: self.write(folder, None), self.state, keep=1)
@@ -247,7 +247,7 @@ class HandoverRun(GrpoRun):
 
 def with_logprobs(sample: Sample) -> Sample:
     """The sample; RecordError where it has loss and its tokens are not those that were sampled, with their logprobs."""
-    if sample.kept and sample.reward is not None and sample.loss_tokens:
+    if sample.trains:
         missing = "token_ids" if sample.tokens == TEMPLATE else "logprobs" if not sample.has_logprobs else None
         if missing is not None:
             raise RecordError(

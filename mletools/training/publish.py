@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base import published
-from ..base.errors import ToolError
+from ..base.errors import OptionError, ToolError
 from ..base.ids import content_id
 from ..base.options import option
 from . import checkpoints, servers
@@ -124,6 +124,8 @@ class StreamOptions:
             if self.publish_url:
                 raise ToolError("--publish-url needs --publish DIR: the server reads the policy from there")
             return None
+        if Path(self.publish).resolve() == Path(out).resolve():
+            raise OptionError(f"--publish {self.publish} is the --run-dir: policies need a folder of their own")
         run = content_id("run", str(Path(out).resolve()))
         limit, steps = options.max_staleness, options.publish_steps
         if limit is not None and limit + 1 < steps:

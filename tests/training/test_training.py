@@ -29,7 +29,7 @@ from mletools.training.policy import load_policy
 from mletools.training.samples import Sample, TokenSequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
 from mletools.training.steps import StepRecipe
-from mletools.training.tiny import make_tiny
+from mletools.training.tiny import make_from_scratch, make_tiny
 
 TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "the nearest neighbours"]
 
@@ -251,7 +251,7 @@ def test_temperatures() -> None:
     assert shared_temperature([at(None)]) == 1.0
     with pytest.raises(RecordError, match=r"different temperatures \[0.7, 1.0\]"):
         shared_temperature([at(0.7), at(1.0)])
-    with pytest.raises(RecordError, match=r"were sampled at temperature 0\.7, not 1\.0"):
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0: --temperature says which"):
         shared_temperature([at(0.7)], 1.0)
     with pytest.raises(RecordError, match="there is no distribution to learn from"):
         shared_temperature([at(0.0)])
@@ -752,12 +752,39 @@ def test_a_run_is_not_begun_over_another(torch, nano, tmp_path) -> None:
     assert (step["step"], step["policy_version"], step["learning_rate"], step["staleness"]) == (2, 2, 1e-4, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("sampling", "named"),
+    [
+        ({"top_p": 0.9}, "top_p 0.9"),
+        ({"top_k": 5, "repetition_penalty": 1.3}, "top_k 5, repetition_penalty 1.3"),
+        ({"options": {"min_p": 0.2, "seed": 3}}, "min_p 0.2"),
+        ({"options": {"top_k": -1, "min_p": None, "presence_penalty": 0}, "repetition_penalty": 1.0}, None),
+    ],
+)
+def test_a_rollout_of_another_distribution_is_a_bad_record(nano, tmp_path, sampling: dict, named: str | None) -> None:
+    (record, *_) = batch(1)
+    record["policy"]["sampling"].update(sampling)
+    run, off = (GrpoRun(str(nano), tmp_path, GrpoOptions(mismatch=mode)) for mode in ("token-mask", "off"))
+    assert off.sample(record).reward == 0.0 and run.sample({**record, "reward": None}).reward is None  # not compared
+    if named is None:
+        assert run.sample(record).reshaped == ""
+    else:
+        with pytest.raises(RecordError, match=f"^sampled with {named}, so its logprobs are not the trainer's"):
+            run.sample(record)
+
+
+def test_a_temperature_that_is_given_is_every_rollouts(nano, tmp_path) -> None:
+    warm = rollout(0, "g", 1.0, [([1], None), ([2], [-0.1])], temperature=0.7)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(temperature=1.0))
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0"):
+        run.sample(warm)
+    assert GrpoRun(str(nano), tmp_path, GrpoOptions()).sample(warm).temperature == 0.7
+
+
 def test_rollouts_with_cut_tails_are_not_ratios(torch, nano, tmp_path) -> None:
     records = batch(1)
     for record in records:
         record["policy"]["sampling"]["top_p"] = 0.9
-    with pytest.raises(ToolError, match=r"sampled with top_p 0\.9, so their logprobs are not the trainer's"):
-        list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
     (step,) = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(mismatch="off")).train(records)
     assert step["grad_norm"] > 0
 
@@ -914,6 +941,15 @@ def test_grpo_goes_on_with_an_adapter_that_sft_made(torch, nano, tmp_path) -> No
 
 
 # From scratch
+
+
+def test_a_model_from_scratch_is_the_one_that_is_asked_for(torch, tmp_path) -> None:
+    folder = make_from_scratch(chats(4), tmp_path, "nano", 0, resume=False)
+    with pytest.raises(ToolError, match=r"holds a run already: go on with it \(--resume\)"):
+        make_from_scratch(chats(4), tmp_path, "tiny", 0, resume=False)
+    assert make_from_scratch(chats(4), tmp_path, "nano", 0, resume=True) == folder
+    with pytest.raises(ToolError, match="was made with another --from-scratch than tiny"):
+        make_from_scratch(chats(4), tmp_path, "tiny", 0, resume=True)
 
 
 def test_a_folder_from_scratch_loads_and_repeats(torch, tmp_path) -> None:

@@ -25,6 +25,7 @@ from mletools.base.jsonl import Line
 from mletools.rollout.endless import Ahead, EndlessOptions, Source, State
 from mletools.rollout.runner import Runner
 from mletools.training import checkpoints
+from mletools.training.grpo import GrpoRun
 from mletools.training.options import GrpoOptions
 from mletools.training.publish import Publisher, StreamOptions
 from mletools.training.servers import load_adapter, load_all, load_weights
@@ -305,6 +306,14 @@ def test_weights_and_adapters_have_a_publisher(rank: int, tmp_path: Path) -> Non
     assert sink is not None and sink.urls == ("http://h/v1", "http://g/v1")
     with pytest.raises(ToolError, match="--publish-url needs --publish DIR"):
         StreamOptions(publish_url=("http://h",)).publisher(GrpoOptions(lora_rank=rank), "run")
+
+
+def test_policies_are_published_beside_the_run(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="--run-dir: policies need a folder of their own"):
+        StreamOptions(publish=f"{tmp_path}/run/../pub").publisher(GrpoOptions(), str(tmp_path / "pub"))
+    publisher(tmp_path).publish(3, write)
+    with pytest.raises(ToolError, match="holds published policies and no run: choose another folder"):
+        GrpoRun("model", tmp_path, GrpoOptions(), resume=True)
 
 
 # The sampler's side

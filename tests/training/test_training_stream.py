@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.base.published import wanted
 from mletools.training import checkpoints
 from mletools.training.algorithms import settle
@@ -29,7 +30,7 @@ from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
 from mletools.training.publish import StreamOptions
 from mletools.training.samples import Sample, TokenSequence, rollouts_in
-from mletools.training.steps import Row, StepRecipe
+from mletools.training.steps import OptimiserStep, Row, StepRecipe
 from mletools.training.stream import Arrivals, Spool, as_line, from_line
 
 
@@ -454,6 +455,47 @@ def test_a_run_that_is_told_to_stop_keeps_what_it_did(nano, tmp_path) -> None:
     steps.close()
     state = checkpoints.read_state(checkpoints.load_latest(tmp_path / "run"))
     assert first["step"] == 1 and 1 <= state["step"] <= 3
+
+
+def only_decided(self, steps, temperature: float, count: int | None):
+    """In place of GrpoRun._drive: the rollouts of each step, which nobody takes."""
+    yield from ([one.id for one in step.samples] for step in steps)
+
+
+def stream(nano, out: Path, *rollouts, resume: bool = False, **options) -> list:
+    return list(GrpoRun(str(nano), out, GrpoOptions(batch=4, **options), resume=resume).train_stream(rollouts))
+
+
+def test_what_an_earlier_session_has_read_is_no_other_runs(nano, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(GrpoRun, "_drive", only_decided)
+    early, late = arrivals(20)[::5], arrivals(20)[1::5]  # a group each
+    Spool(tmp_path, 0, None).begin()
+    assert stream(nano, tmp_path, *early) == [[one.id for one in early]]  # nothing had been read
+    with pytest.raises(ToolError, match=r"holds a run already: go on with it \(--resume\)"):
+        stream(nano, tmp_path, *late)
+    assert stream(nano, tmp_path, *late, resume=True) == [[one.id for one in part] for part in (early, late)]
+
+
+def test_rollouts_of_another_temperature_leave_no_run_stuck(nano, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(GrpoRun, "_drive", only_decided)
+    asked, answered = ({"role": role, "content": "", "token_ids": [1]} for role in ("user", "assistant"))
+    warm = {
+        "id": "w", "group": "w", "messages": [asked, {**answered, "loss": True, "logprobs": [-1.0]}], "turns": [], "reward": 1.0,
+        "policy": {"model": "m", "version": 0, "sampling": {"temperature": 0.7}},
+    }  # fmt: skip
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0"):
+        stream(nano, tmp_path, warm)
+    warmer = [replace(one, temperature=0.7) for one in arrivals(20)[::5]]
+    assert len(stream(nano, tmp_path, *warmer, temperature=0.7)) == 1  # nothing was kept of the one before
+    again = r"^rollouts that are read again: .* 0\.7, not 1\.0.* \(take their lines out of .*/spool-000000\.jsonl\)$"
+    with pytest.raises(ToolError, match=again):
+        stream(nano, tmp_path, *arrivals(20)[::5], resume=True)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(), resume=True)
+    run.spool = Spool(tmp_path, 0, None)
+    with pytest.raises(
+        ToolError, match=r"without them \(take their lines out of .*spool-000000\.jsonl\) or with a lower"
+    ):
+        run.abort_step(OptimiserStep([], [], 0), "the loss is nan")
 
 
 # Micro-batches
