@@ -162,7 +162,8 @@ class Conversation:
 
 def check_calls(message: AnyRecord, place: int) -> None:
     """RecordError: a tool call of the message, the `place`-th, is not in the form of the chat protocol."""
-    for number, call in enumerate(message.get("tool_calls") or ()):
+    calls: Any = message.get("tool_calls") or ()
+    for number, call in enumerate(calls):
         function = call.get("function")
         called = function if isinstance(function, Mapping) else {}
         if not (isinstance(called.get("name"), str) and isinstance(called.get("arguments"), (str, Mapping))):

@@ -202,6 +202,7 @@ class GrpoRun(TrainingRun):
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         epsilon = EPSILON if options.epsilon is None else options.epsilon
+        high = epsilon if options.epsilon_high is None else options.epsilon_high
         correction = Correction(
             mode=options.mismatch,
             bound=options.mismatch_bound,
@@ -223,7 +224,9 @@ class GrpoRun(TrainingRun):
                 "loss_type": options.loss_type,
                 "importance_sampling_level": options.importance_sampling_level,
                 "epsilon": epsilon,
-                "epsilon_high": epsilon if options.epsilon_high is None else options.epsilon_high,
+                "epsilon_high": 1 + high
+                if options.loss_type == "cispo"
+                else high,  # of cispo TRL takes the bound itself
                 "delta": options.delta,
                 "beta": options.beta,
                 "use_bias_correction_kl": options.use_bias_correction_kl,

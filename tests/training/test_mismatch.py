@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.base.errors import ToolError
 from mletools.training.algorithms import ALGORITHMS, PRESETS, settle
 from mletools.training.grpo import GrpoOptions, GrpoRun
-from mletools.training.mismatch import Correction, effective_sample_size, terms
+from mletools.training.mismatch import Correction, clipped, effective_sample_size, terms
 from mletools.training.samples import Sample, TokenSequence
 from mletools.training.sft import SftOptions
 from mletools.training.throughput import operations, throughput
@@ -105,6 +105,42 @@ def test_weights_worked_by_hand(torch) -> None:
     assert weights("token-mask", 0.3) == pytest.approx([2, 0.5, 0])
     assert weights("token-mask", 0.3, -1.0) == pytest.approx([2, 0.5, 4])
     assert weights("token-mask", 0.05, -1.0) == pytest.approx([2, 0, 4])
+
+
+@pytest.mark.parametrize(
+    ("loss_type", "level", "advantage", "ratios", "bounds", "expected"),
+    [
+        ("grpo", "token", 1.0, (1.5, 0.5, 1.1), (0.2, 0.3), (1, 0, 0)),
+        ("grpo", "token", -1.0, (1.5, 0.5, 1.1), (0.2, 0.3), (0, 1, 0)),
+        ("grpo", "token", -1.0, (1.5, 4.0, 1.1), (0.2, 0.3, 2.0), (0, 1, 0)),  # delta
+        ("grpo", "sequence", 1.0, (1.01, 1 / 1.01, 1.0), (3e-4, 4e-4), (0, 0, 0)),  # gspo: a mean of 1
+        ("grpo", "sequence", 1.0, (1.01, 1.0, 1.0), (3e-4, 4e-4), (1, 1, 1)),
+        ("luspo", "sequence", -1.0, (0.5, 1.0, 1.0), (0.1, 0.2), (1, 1, 1)),
+        ("cispo", "token", -1.0, (1.5, 0.5, 1.1), (0.2, 1.2), (1, 0, 0)),
+        ("sapo", "token", 1.0, (9.0, 0.1, 1.0), (0.2, 0.3), (0, 0, 0)),
+    ],
+)
+def test_what_each_loss_clips(torch, loss_type, level, advantage, ratios, bounds, expected) -> None:
+    log_ratio = torch.log(torch.tensor([[*ratios, 1.0]]))
+    mask = torch.tensor([[1, 1, 1, 0]])
+    found = clipped(log_ratio, mask, torch.tensor([advantage]), loss_type, level, *bounds)
+    assert found[0, :3].tolist() == [bool(each) for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({}, 0.2),
+        ({"epsilon_high": 0.28}, 0.28),
+        ({"loss_type": "cispo"}, 1.2),
+        ({"loss_type": "cispo", "epsilon_high": 4.0}, 5.0),
+    ],
+)
+def test_the_upper_bound_is_one_plus_epsilon_for_every_loss(nano, tmp_path, monkeypatch, options, bound: float) -> None:
+    """TRL adds the 1 itself, but for cispo."""
+    monkeypatch.setattr("mletools.training.grpo.recorded_trainer", lambda **given: given["arguments"])
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(lora_rank=2, **options))
+    assert run._trainer(iter(()), 1.0)["epsilon_high"] == bound
 
 
 @pytest.mark.slow

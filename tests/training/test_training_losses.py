@@ -99,7 +99,7 @@ def reference(torch, folder: Path, samples: list[Sample], options: GrpoOptions, 
             log_ratio = log_ratio.mean().expand_as(logps)
         ratio = torch.exp(log_ratio)
         if options.loss_type == "cispo":
-            term = -ratio.clamp(max=options.epsilon_high).detach() * factor * logps
+            term = -ratio.clamp(max=high).detach() * factor * logps
         elif options.loss_type == "sapo":
             tau = 1.0 if advantage > 0 else 1.05
             term = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * factor
@@ -184,7 +184,7 @@ WITHIN = {"token-mask": 5e-4, "sequence-mask": 1.05, "token-truncate": 1.1, "seq
 CASES = {
     **{name: settle({"algorithm": name}, None) for name in ALGORITHMS},
     **{f"loss {kind}": {"loss_type": kind} for kind in LOSS_TYPES if kind not in ("cispo", "luspo")},
-    "loss cispo": {"loss_type": "cispo", "epsilon_high": 1.1},
+    "loss cispo": {"loss_type": "cispo", "epsilon_high": 0.1},
     "loss luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
     "delta": {"delta": 1.05},
     "batch baseline and spread": {"baseline": "batch", "scale_rewards": "batch"},
