@@ -80,10 +80,7 @@ def main(
     Reads the whole input first (not with --stream), and writes a train_step record per optimiser step.
     """
     settings = settle(overrides, start.preset)
-    if streaming.stream and settings.get("epochs", 1) > 1:
-        raise OptionError("--stream makes one pass: leave --epochs out")
-    if settings.get("oversample") and not (streaming.stream and streaming.publish):
-        raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
+    streaming.check(overrides, settings)
     chosen = GrpoOptions(seed=run.seed, **settings)
     engine.check(chosen, {**overrides, "export_merged": folder.export_merged or None})
     handed_over = chosen.engine == PRIME_RL

@@ -6,7 +6,7 @@ from ..base.errors import ToolError
 from ..base.options import check_values, option
 from ..models import DTYPES
 from .advantages import BASELINES, SCALES, SCALES_OF
-from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
+from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES, idle_clips
 from .durations import MODES, PARTS
 from .mismatch import BOUNDS
 from .mismatch import MODES as MISMATCH_MODES
@@ -263,8 +263,16 @@ class GrpoOptions(TrainingOptions):
             )
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise ToolError("loss_type luspo is made for importance_sampling_level sequence")
-        if self.mismatch in BOUNDS and clips:
+        if clips and self.mismatch != "clip":
             raise ToolError(f"{clips[0]} clips the ratio of mismatch clip, and this run has mismatch {self.mismatch}")
+        if idle := [name for name in clips if name in idle_clips(self.loss_type, self.mismatch)]:
+            raise ToolError(
+                f"{idle[0]} has no effect on loss_type {self.loss_type}: "
+                f"{'epsilon_high bounds its weights' if self.loss_type == 'cispo' else 'leave it out'}"
+            )
+        if self.duration_weight == "off" and (self.duration_clip is not None or self.duration_of != PARTS[0]):
+            name = "duration_of" if self.duration_clip is None else "duration_clip"
+            raise ToolError(f"{name} is about weights by duration: give a duration_weight, too")
         if self.mismatch in BOUNDS and ratio:
             raise ToolError(
                 f"loss_type {self.loss_type} with importance_sampling_level {self.importance_sampling_level} uses the ratio "

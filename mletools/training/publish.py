@@ -6,7 +6,7 @@ than the weights that answer.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,6 +117,17 @@ class StreamOptions:
     publish_name: str = option(
         "Name of the adapter on the servers of --publish-url.", default="policy", metavar="NAME", machine=True
     )
+
+    def check(self, given: Mapping[str, object], settings: Mapping[str, object]) -> None:
+        """OptionError for options without an effect. given: by name, those of the command line; settings: all that are set."""
+        if self.stream and settings.get("epochs", 1) != 1:
+            raise OptionError("--stream makes one pass: leave --epochs out")
+        if settings.get("oversample") and not (self.stream and self.publish):
+            raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
+        if given.get("max_staleness") is not None and not self.stream:
+            raise OptionError("--max-staleness is about --stream: a file's rollouts are laid out before the first step")
+        if given.get("publish_steps") is not None and self.publish is None:
+            raise OptionError("--publish-steps needs --publish DIR")
 
     def publisher(self, options: GrpoOptions, out: str) -> Publisher | None:
         """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""

@@ -60,6 +60,24 @@ def test_a_default_for_each_algorithm_and_preset() -> None:
     assert (masked.mismatch, masked.epsilon, masked.epsilon_high) == ("token-mask", None, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "preset", "clips"),
+    [
+        ({}, "sandmle", (0.2, 0.28)),
+        ({"algorithm": "rloo"}, "sandmle", (0.2, 0.28)),
+        ({"algorithm": "gspo"}, "sandmle", (3e-4, 4e-4)),
+        ({"algorithm": "gspo"}, "duration-aware", (3e-4, 4e-4)),
+        ({"algorithm": "gspo", "epsilon": 0.1}, "sandmle", (0.1, 4e-4)),
+        ({"algorithm": "dapo"}, "mle-rl", (None, None)),  # --mismatch off
+        ({"loss_type": "cispo"}, "sandmle", (None, 0.28)),
+        ({"loss_type": "sapo"}, "sandmle", (None, None)),
+    ],
+)
+def test_clips_that_nobody_gave_are_the_algorithms_and_the_losss(given: dict, preset: str, clips: tuple) -> None:
+    options = GrpoOptions(**settle(given, preset))
+    assert (options.epsilon, options.epsilon_high) == clips
+
+
 def test_the_rate_is_a_tenth_where_all_weights_are_trained() -> None:
     assert (GrpoOptions().learning_rate, GrpoOptions(lora_rank=0).learning_rate) == (1e-5, 1e-6)
     assert (SftOptions().learning_rate, SftOptions(lora_rank=0).learning_rate) == (1e-4, 1e-5)
@@ -80,6 +98,11 @@ def test_the_rate_is_a_tenth_where_all_weights_are_trained() -> None:
         ({"mismatch": "clip", "mismatch_bound": 2.0}, r"^mismatch clip has no mismatch_bound"),
         ({"mismatch": "sequence-mask", "mismatch_bound": 0.9}, r"is a ratio above 1"),
         ({"mismatch": "other"}, r"choose one of clip, token-mask"),
+        ({"mismatch": "off", "delta": 2.0}, r"^delta clips the ratio of mismatch clip, .* off$"),
+        ({"loss_type": "sapo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type sapo: leave it out$"),
+        ({"loss_type": "cispo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type cispo: epsilon_high bounds"),
+        ({"duration_of": "execution"}, r"^duration_of is about weights by duration: give a duration_weight, too$"),
+        ({"duration_clip": 2.0}, r"^duration_clip is about"),
         ({"epsilon": 1.5}, r"epsilon must be below 1"),
     ],
 )
