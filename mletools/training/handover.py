@@ -25,7 +25,7 @@ from .grpo import GrpoRun, recipe_of
 from .options import PRIME_RL, GrpoOptions
 from .prime_rl import ROLLOUTS, MicroBatch, TrainerFolder, WeightsGone, pack
 from .publish import Publisher
-from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
+from .samples import TEMPLATE, Sample, check_sampling, rollouts_in, sample_of, shared_temperature
 from .steps import OptimiserStep, StepRecipe
 
 POLL = 0.5  # seconds between two looks at the trainer's folder
@@ -266,7 +266,9 @@ def describe(
     samples = []
     for line in lines:
         try:
-            samples.append(with_logprobs(sample_of(line.record)))
+            sample = with_logprobs(sample_of(line.record))
+            check_sampling(sample, options.temperature, logprobs=True)
+            samples.append(sample)
         except RecordError as error:
             reject(line, str(error))
     steps = held_steps(samples, recipe_of(options, engine.tokens), {}, options.epochs, Counter())
