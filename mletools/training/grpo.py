@@ -186,7 +186,7 @@ class GrpoRun(TrainingRun):
             trainer,
             lambda index: self._describe(trainer.taken, trainer.observed),
             lambda index: self.options.learning_rate,
-            lambda index: index + 1 == count,
+            lambda index: index + 1 == count or self.step == self.options.max_steps,
         )
 
     def _until_stopped(self, steps: Iterator[OptimiserStep]) -> Iterator[OptimiserStep]:

@@ -160,10 +160,13 @@ class Session:
         self.run.write(folder, self.trainer)
 
     def end(self) -> None:
-        """Write the final checkpoint where the steps ended earlier than planned, and validate it."""
+        """Write the final checkpoint where the steps ended earlier than planned, validate it, and say the reward: the step's
+        record has been written."""
         if self.run.step > self.saved:
             if self.run.options.validate:
-                self._validate(self.run.options.validate)
+                reward = self._validate(self.run.options.validate)
+                if reward is not None:
+                    self.run.say(f"step {self.run.step}: validation reward {reward:.4g}")
             self.save()
             self.run.publish(self.trainer, True)
 

@@ -202,9 +202,10 @@ class RecordedTrainer(GRPOTrainer):
             masked = weights == 0.0
             inputs["advantages"] = given.unsqueeze(1) * weights
         elif correction.mode == "clip":
+            settings: Any = self.args
             clipped = mismatch.clipped(
                 log_ratio, mask, given, self.loss_type, self.importance_sampling_level, self.epsilon_low, self.epsilon_high,
-                self.args.delta,
+                settings.delta,
             )  # fmt: skip
         if self.off_policy_mask_threshold is not None:
             masked = (

@@ -377,6 +377,15 @@ def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
     assert checkpoints.read_state(checkpoints.load_latest(tmp_path)) == {"step": 5}
 
 
+def test_a_checkpoint_from_before_a_resume_goes_first(tmp_path: Path) -> None:
+    """A sampler may still be loading the one before, though its number is higher."""
+    kept = []
+    for step in (16, 17, 18, 10, 11, 12):
+        checkpoints.save(tmp_path, step, write_one, {"step": step}, keep=3)
+        kept.append(sorted(int(path.name[-6:]) for path in tmp_path.glob("checkpoint-*")))
+    assert kept[2:] == [[16, 17, 18], [10, 17, 18], [10, 11, 18], [10, 11, 12]]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -813,6 +822,25 @@ def test_unknown_choices_are_named() -> None:
         GrpoOptions(groups_per_step=0)
     with pytest.raises(ToolError, match="batch 10 must be a multiple of micro_batch 4"):
         SftOptions(batch=10, micro_batch=4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "micro", "processes", "rows"),
+    [
+        (32, None, 1, 8),
+        (12, None, 1, 6),
+        (7, None, 1, 7),
+        (11, None, 1, 1),
+        (24, None, 2, 6),
+        (1, None, 2, 0),
+        (12, 4, 2, 4),
+        (3, 8, 1, 3),
+    ],
+)
+def test_a_micro_batch_that_nobody_gave_divides_the_batch(
+    batch: int, micro: int | None, processes: int, rows: int
+) -> None:
+    assert SftOptions(batch=batch, micro_batch=micro).rows(processes) == rows
 
 
 # A policy that learns

@@ -30,6 +30,7 @@ from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
 from mletools.training.publish import StreamOptions
 from mletools.training.samples import Sample, TokenSequence, rollouts_in
+from mletools.training.session import Session
 from mletools.training.steps import OptimiserStep, Row, StepRecipe
 from mletools.training.stream import Arrivals, Spool, as_line, from_line
 
@@ -248,6 +249,43 @@ def test_a_step_of_groups_without_spread_moves_nothing(nano, tmp_path) -> None:
     assert (step["rollouts"], step["groups"], step["loss"], step["grad_norm"]) == (20, 5, 0.0, 0.0)
     before, after = (load_file(folder / "model.safetensors") for folder in (nano, tmp_path / "run" / "latest"))
     assert all((before[name] == after[name]).all() for name in after)
+
+
+def test_a_member_that_comes_again_after_a_resume_completes_no_group() -> None:
+    """Whether it counted (b1) or was dropped (b0)."""
+    fed = [sample("a0", 0.0, 2), sample("b0", None), sample("b1", 0.0), sample("a1", 1.0, 2)]
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
+    assert feed(pool, *fed) == ["a0", "a1"]
+    dropped: Counter[str] = Counter()
+    again = GroupBuffer(StepRecipe(groups_per_step=1), {"a0": 1, "a1": 1}, dropped, stream=True)
+    again.restore(json.loads(json.dumps(pool.state())), pool.waiting)
+    assert feed(again, *fed, sample("b2", 1.0)) is None
+    assert feed(again, sample("b3", 0.5)) == ["b1", "b2", "b3"]
+    assert dropped == {"repeated": 2, "trained": 2}
+
+
+@pytest.mark.parametrize(("most", "step", "last"), [(7, 7, True), (7, 6, False), (None, 7, False)])
+def test_the_last_of_max_steps_ends_the_session(nano, tmp_path, monkeypatch, most, step: int, last: bool) -> None:
+    """Its record then has its checkpoint and validation."""
+    asked = []
+    monkeypatch.setattr("mletools.training.grpo.drive", lambda *given: asked.append(given[-1]) or iter(()))
+    monkeypatch.setattr(GrpoRun, "_trainer", lambda *given: None)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(max_steps=most))
+    list(run._drive(iter(()), 1.0, 20))
+    run.state["step"] = step
+    assert asked[0](6) is last and asked[0](19)
+
+
+def test_the_validation_of_a_stream_that_ends_is_said() -> None:
+    said: list[str] = []
+    run = SimpleNamespace(
+        step=2, options=SimpleNamespace(validate="true"), say=said.append, publish=lambda *given: None
+    )
+    session = Session(run, None, None, None, None, None)
+    session._validate, session.save = (lambda command: 0.5), (lambda: None)
+    run.step = 3
+    session.end()
+    assert said == ["step 3: validation reward 0.5"]
 
 
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
