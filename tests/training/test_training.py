@@ -519,7 +519,7 @@ def trainer(torch, nano, tmp_path):
             lora_rank=0,
             loss_type=loss_type,
             max_completion_length=10,
-            epsilon_high=0.28,
+            epsilon_high=0.28 if mismatch == "clip" else None,
             mismatch=mismatch,
         )
         run = GrpoRun(str(nano), tmp_path / "run", options)

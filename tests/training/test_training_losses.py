@@ -476,7 +476,6 @@ def test_without_weights_and_masks_a_step_equals_trls_own(torch, model, tmp_path
         loss_type=kind,
         mismatch="off",
         max_completion_length=CONSTANT,
-        epsilon_high=0.28,
         max_grad_norm=1e9,
     )
     (step,) = GrpoRun(str(model), tmp_path / "ours", options).train(samples)
