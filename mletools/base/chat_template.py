@@ -38,7 +38,7 @@ class Conversation:
 
     def __init__(self, tokenizer: Any, messages: Sequence[AnyRecord]) -> None:
         self._tokenizer = tokenizer
-        given = [_given(message) for message in messages]
+        given = [_given(message, place) for place, message in enumerate(messages)]
         text = "\n".join(string for message in given for string in _strings(message))
         self._marks = _marks(tokenizer)
         kinds, self._spelled = self._marks.kinds, self._marks.within(text)
@@ -160,8 +160,22 @@ class Conversation:
             raise RecordError(f"the model's chat template refuses the messages: {error}") from error
 
 
-def _given(message: AnyRecord) -> JsonObject:
+def check_calls(message: AnyRecord, place: int) -> None:
+    """RecordError: a tool call of the message, the `place`-th, is not in the form of the chat protocol."""
+    calls: Any = message.get("tool_calls") or ()
+    for number, call in enumerate(calls):
+        function = call.get("function")
+        called = function if isinstance(function, Mapping) else {}
+        if not (isinstance(called.get("name"), str) and isinstance(called.get("arguments"), (str, Mapping))):
+            raise RecordError(
+                f'messages[{place}].tool_calls[{number}]: a call is {{"function": {{"name": ..., "arguments": ...}}}}, with the '
+                "arguments as JSON text or an object"
+            )
+
+
+def _given(message: AnyRecord, place: int) -> JsonObject:
     """A message with what templates read of one, its tool calls' arguments as objects where they are JSON."""
+    check_calls(message, place)
     given: JsonObject = {
         name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id", "name") if name in message
     }

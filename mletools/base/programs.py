@@ -10,6 +10,7 @@ import re
 import threading
 import warnings
 
+BYTE_ORDER_MARK = "\ufeff"
 NAMELESS = "<unknown>"  # the file name that ast.parse gives to a text
 _SILENT = ("ignore", None, Warning, re.compile(NAMELESS), 0)
 # Python 3.11 counts the depth of trees in one place for all threads, and a garbage collection inside the compiler lets
@@ -18,8 +19,11 @@ _one_at_a_time = threading.RLock()
 
 
 def parse_program(code: str | bytes) -> ast.Module:
-    """The syntax tree of a program. SyntaxError, ValueError, RecursionError or MemoryError: there is none."""
-    tree = _parsed(code, "exec")
+    """The syntax tree of a program. SyntaxError, ValueError, RecursionError or MemoryError: there is none.
+
+    A byte order mark before it is not part of it, as in a file that Python runs; columns are counted behind it.
+    """
+    tree = _parsed(code.removeprefix(BYTE_ORDER_MARK) if isinstance(code, str) else code, "exec")
     assert isinstance(tree, ast.Module)
     return tree
 

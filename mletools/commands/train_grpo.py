@@ -1,6 +1,7 @@
 """mle-train-grpo: reinforce a policy with the rewards of its recorded rollouts."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..training.grpo import GrpoRun
 from ..training.handover import EngineOptions, HandoverRun, describe, left_to_the_engine
 from ..training.options import ENGINE, FOLDER, POLICY, PRIME_RL, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
 from ..training.publish import StreamOptions
+from ..training.samples import check_sampling
 from ..training.step_loader import leads, processes
 
 # algorithms and presets set defaults: an option that is not on the command line is None
@@ -80,10 +82,7 @@ def main(
     Reads the whole input first (not with --stream), and writes a train_step record per optimiser step.
     """
     settings = settle(overrides, start.preset)
-    if streaming.stream and settings.get("epochs", 1) > 1:
-        raise OptionError("--stream makes one pass: leave --epochs out")
-    if settings.get("oversample") and not (streaming.stream and streaming.publish):
-        raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
+    streaming.check(overrides, settings)
     chosen = GrpoOptions(seed=run.seed, **settings)
     engine.check(chosen, {**overrides, "export_merged": folder.export_merged or None})
     handed_over = chosen.engine == PRIME_RL
@@ -110,8 +109,10 @@ def main(
             run.say(describe(chosen, engine, held, run.reject))
             return
         reference = chosen.beta != 0.0
+        temperature = 1.0 if streaming.stream and chosen.temperature is None else chosen.temperature
+        check = partial(check_sampling, temperature=temperature, logprobs=chosen.mismatch != "off")
         for text in dry_run.describe(
-            start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference
+            start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference, check
         ):
             run.say(text)
         return

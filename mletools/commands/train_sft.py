@@ -68,7 +68,7 @@ def main(run: cli.Run, start: SftPolicy, folder: RunFolder, chosen: SftOptions) 
     out, model, chosen = Path(folder.out), start.model, replace(chosen, seed=run.seed)
     if start.from_scratch is not None:
         records = [line.record for line in lines]
-        model = str(tiny.make_from_scratch(records, out, start.from_scratch, run.seed))
+        model = str(tiny.make_from_scratch(records, out, start.from_scratch, run.seed, run.resume))
         chosen = replace(chosen, lora_rank=0)
     session = SftRun(str(model), out, chosen, run.resume)
     steps = session.train(session.samples(lines, run.reject))

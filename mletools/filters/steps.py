@@ -21,7 +21,7 @@ HANDS_IN = {"execute_code", "solve", "improve"}  # actions whose program is to l
 HandIn = Callable[[Sequence[Turn], Turn | None, Mapping[str, object]], tuple[str | None, Execution]]
 Standing = Callable[[Task, float], HumanRank]  # of a test score
 # What was said of the whole rollout, and is not true of a step.
-OF_THE_WHOLE = ("usage_by_role", "instrument", "grade", "reward", "filter", "idea_types")
+OF_THE_WHOLE = ("usage_by_role", "instrument", "grade", "reward", "filter", "idea_types", "refit", "reported_score")
 Number = TypeVar("Number", int, float)
 BOX = ("backend", "start", "gpu", "protections", "machine", "limits")
 

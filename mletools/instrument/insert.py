@@ -14,7 +14,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..base.programs import parse_program
+from ..base.programs import BYTE_ORDER_MARK, parse_program
 from .calls import Place, earned
 from .facts import Sites
 from .operations import MARKERS
@@ -153,7 +153,7 @@ def _assembled(
 ) -> Instrumented:
     """The text with the helper, the edits and the placed reports; `problem` where the program would change."""
     helper = _HELPER.format(source=_HELPER_SOURCE.format(name=name)).encode()
-    lines = code.encode().split(b"\n")
+    lines = code.removeprefix(BYTE_ORDER_MARK).encode().split(b"\n")
     edits = [_helper_edit(tree.body[first_free(tree.body)], helper), *edits]
     for number, (place, marker) in enumerate(placed):
         edits.append(_report_edit(place, f"{name}({marker!r})".encode(), number, lines))

@@ -8,6 +8,9 @@ from ..base.errors import RecordError
 EPS = 1e-4
 BASELINES = ("group", "leave-one-out", "batch", "none")
 SCALES = ("group", "batch", "mean", "none")
+# What fits a baseline that needs no group, the usual one first. A lone rollout, a group of equal rewards and, without a
+# baseline, a step of equal rewards have no spread: there advantages would be divided by EPS alone.
+SCALES_OF = {"batch": ("batch", "none"), "none": ("none",)}
 
 
 def mean(values: Sequence[float]) -> float:

@@ -6,6 +6,9 @@ An option that a user gives wins over the preset, a preset over the algorithm, t
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.errors import OptionError
+from .advantages import SCALES, SCALES_OF
+
 # Losses of TRL that are sums over rows or tokens with a fixed divisor, so that rows may be split over micro-batches and
 # processes without a change. bnpo (divides within a micro-batch) and vespo (its own use of the ratios) are not.
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo")
@@ -66,24 +69,44 @@ PRESETS: dict[str, dict[str, Setting]] = {
 }  # fmt: skip
 
 
+def idle_clips(loss_type: str, mismatch: str) -> tuple[str, ...]:
+    """Which of CLIPS have no effect: on a ratio that is 1 or that is corrected otherwise, and on losses with bounds of their own."""
+    if mismatch != "clip" or loss_type == "sapo":
+        return CLIPS
+    return ("epsilon", "delta") if loss_type == "cispo" else ()
+
+
 def settle(overrides: Mapping[str, Setting], preset: str | None) -> dict[str, Any]:
     """The settings of GrpoOptions: `overrides` that are not None or (), then the preset's, then the algorithm's.
 
     The result has `algorithm`; a preset's `batch` gives way to a `groups_per_step` among the overrides, and the other
-    way round.
+    way round. A scale that nobody gave fits the baseline, and clips that nobody gave are those of the loss.
+    OptionError: a step of rollouts and of groups.
     """
     overrides = {name: value for name, value in overrides.items() if value not in (None, ())}
     base = dict(PRESETS[preset]) if preset else {}
     name = str(overrides.get("algorithm") or base.get("algorithm", "grpo"))
     if name != base.get("algorithm", name):
-        base = {key: value for key, value in base.items() if key not in ("baseline", "scale_rewards", "loss_type")}
+        own = (
+            "baseline",
+            "scale_rewards",
+            "loss_type",
+            *(CLIPS if any(clip in ALGORITHMS[name] for clip in CLIPS) else ()),
+        )
+        base = {key: value for key, value in base.items() if key not in own}
+    if "batch" in overrides and "groups_per_step" in overrides:
+        raise OptionError("--batch and --groups-per-step exclude each other: a step has either")
     for one, other in (("batch", "groups_per_step"), ("groups_per_step", "batch")):
         if one in overrides:
             base.pop(other, None)
-    settings = {**ALGORITHMS[name], **base}
-    if overrides.get("mismatch", "clip") != "clip":  # what an algorithm or a preset would clip at
-        settings = {key: value for key, value in settings.items() if key not in CLIPS}
-    return {**settings, **overrides, "algorithm": name}
+    settings: dict[str, Any] = {**ALGORITHMS[name], **base}
+    chosen = {**settings, **overrides}
+    idle = idle_clips(chosen["loss_type"], chosen.get("mismatch", "clip"))  # an algorithm's or a preset's
+    settings = {**{key: value for key, value in settings.items() if key not in idle}, **overrides, "algorithm": name}
+    fitting = SCALES_OF.get(settings["baseline"], SCALES)
+    if "scale_rewards" not in overrides and settings["scale_rewards"] not in fitting:
+        settings["scale_rewards"] = fitting[0]
+    return settings
 
 
 def shown_defaults(name: str, default: Any) -> str:

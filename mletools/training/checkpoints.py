@@ -44,7 +44,7 @@ def save(
     prefix: str = PREFIX,
     before_latest: Callable[[Path], None] = lambda folder: None,
 ) -> Path:
-    """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep`.
+    """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep` written.
 
     `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk. OSError: the
     disk is full.
@@ -71,7 +71,9 @@ def save(
     before_latest(final)
     _point(out, LATEST, final.name)
     best = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
-    for old in sorted(out.glob(f"{prefix}-??????"))[: -max(keep, 1)]:
+    # Those of later steps are of a session before, which was gone on with from an earlier checkpoint.
+    by_age = sorted(out.glob(f"{prefix}-??????"), key=lambda each: (each.name <= final.name, each.name))
+    for old in by_age[: -max(keep, 1)]:
         if old.name not in (final.name, best):
             shutil.rmtree(_set_aside(old))
     return final
@@ -102,6 +104,11 @@ def load_latest(out: Path) -> Path | None:
     if not (folder / STATE).is_file():
         raise ToolError(f"{link}: points at {folder}, which is no checkpoint; point it at one that is, or remove it")
     return folder
+
+
+def in_use(out: Path) -> ToolError:
+    """The error about a folder in which a run was begun, for one that is not resumed."""
+    return ToolError(f"{out}: holds a run already: go on with it (--resume), or choose another folder")
 
 
 def read_state(folder: Path) -> AnyRecord:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from ..base.chat_template import check_calls
 from ..base.errors import RecordError
 from ..base.ids import content_id
 from ..base.jsonl import Line
@@ -30,7 +31,8 @@ def lines(run: Run) -> Iterator[Line[Rollout]]:
 
 
 def as_rollout(messages: Iterable[PlainMessage]) -> Rollout:
-    """What a trainer reads of a rollout, of messages alone. RecordError: a part is no text, or nobody answers."""
+    """What a trainer reads of a rollout, of messages alone. RecordError: a part is no text, a call has another form, or
+    nobody answers."""
     found = [_message(message, place) for place, message in enumerate(messages)]
     if not any(message["role"] == "assistant" for message in found):
         raise RecordError("messages: none is the assistant's, so there is nothing to learn")
@@ -43,6 +45,7 @@ def _message(message: PlainMessage, place: int) -> Message:
     if reasoning := message.get("reasoning_content"):
         made["reasoning"] = reasoning
     if calls := message.get("tool_calls"):
+        check_calls(message, place)
         made["tool_calls"] = cast(list[MessageCall], calls)
     if answered := message.get("tool_call_id"):
         made["tool_call_id"] = answered

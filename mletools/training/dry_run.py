@@ -8,7 +8,7 @@ from ..base.jsonl import Line
 from ..records.rollout import Rollout
 from . import memory, policy
 from .options import TrainingOptions
-from .samples import sample_of
+from .samples import Sample, sample_of
 
 ASSUMED_GROUP = 8
 UNKNOWN_CONTEXT = 4096
@@ -22,17 +22,24 @@ def describe(
     rows: int | None,
     groups: int = 0,
     reference: bool = False,
+    check: Callable[[Sample], None] = lambda sample: None,
 ) -> list[str]:
     """Human-readable lines about the largest step of the input. A model that cannot be read is one of them, no error.
 
     rows: rollouts of a step; None: those of `groups` groups of the input's mean size. reject: gets the records that
-    cannot be trained on. reference: the KL term needs a second model. Without rollouts they are as long as the model's
-    context.
+    cannot be trained on, as in a run. check: RecordError for a sample that the run refuses. reference: the KL term needs a
+    second model. Without rollouts they are as long as the model's context.
     """
     policy.require_libraries()
     try:
         model = _local(model)
-        lengths = _lengths(model, lines, reject)
+        vocabulary = policy.vocabulary_size(model)
+        rendered = any(not any(message.get("token_ids") for message in line.record["messages"]) for line in lines)
+        tokenizer = policy.load_tokenizer(model) if rendered else None
+    except ToolError as error:
+        return [_no_estimate(error)]
+    lengths = _lengths(lambda record: sample_of(record, vocabulary, tokenizer), lines, reject, check)
+    try:
         if rows is None:
             found = len({line.record["group"] for line in lines})
             rows = groups * (-(-len(lines) // found) if found else ASSUMED_GROUP)
@@ -47,7 +54,11 @@ def describe(
             *memory.report(model, options.lora_rank, size, reference, options.logits_memory, options.dtype),
         ]
     except ToolError as error:
-        return [f"memory is not estimated: {error}"]
+        return [_no_estimate(error)]
+
+
+def _no_estimate(error: ToolError) -> str:
+    return f"memory is not estimated: {error}"
 
 
 def _local(model: str) -> str:
@@ -65,15 +76,18 @@ def _local(model: str) -> str:
     return str(Path(config).parent)
 
 
-def _lengths(model: str, lines: Sequence[Line[Rollout]], reject: Callable[[Line[Rollout], str], None]) -> list[int]:
+def _lengths(
+    read: Callable[[Rollout], Sample],
+    lines: Sequence[Line[Rollout]],
+    reject: Callable[[Line[Rollout], str], None],
+    check: Callable[[Sample], None],
+) -> list[int]:
     """Tokens of the sequences with loss."""
-    tokenizer = None
     lengths = []
     for line in lines:
-        if tokenizer is None and not any(message.get("token_ids") for message in line.record["messages"]):
-            tokenizer = policy.load_tokenizer(model)
         try:
-            sample = sample_of(line.record, tokenizer=tokenizer)
+            sample = read(line.record)
+            check(sample)
         except RecordError as error:
             reject(line, str(error))
             continue

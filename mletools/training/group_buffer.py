@@ -29,6 +29,7 @@ class _Group:
     waiting: list[Sample] = field(default_factory=list)
     came: int = 0
     arrived: int | None = None  # what a filter that has decided on the group says
+    left_out: list[str] = field(default_factory=list)  # of those that came, the ids that do not count
 
 
 class GroupState(TypedDict):
@@ -39,6 +40,7 @@ class GroupState(TypedDict):
     rewards: dict[str, float]
     came: int
     arrived: int | None
+    left_out: list[str]
 
 
 class BufferState(TypedDict):
@@ -82,7 +84,14 @@ class GroupBuffer:
     def state(self) -> BufferState:
         """The state of unfinished groups as JSON values; `restore` takes it together with `waiting`."""
         group_states: dict[str, GroupState] = {
-            name: {"members": g.members, "size": g.size, "rewards": g.rewards, "came": g.came, "arrived": g.arrived}
+            name: {
+                "members": g.members,
+                "size": g.size,
+                "rewards": g.rewards,
+                "came": g.came,
+                "arrived": g.arrived,
+                "left_out": g.left_out,
+            }
             for name, g in self._groups.items()
             if g.waiting or g.came < g.members
         }
@@ -92,6 +101,8 @@ class GroupBuffer:
         """Stand where the buffer stood that gave `state`."""
         self._groups = {name: _Group(**group) for name, group in state["groups"].items()}
         self._ready = list(state["ready"])
+        for group in self._groups.values():  # a member that comes once more has come
+            self._seen |= dict.fromkeys([*group.rewards, *group.left_out])
         for sample in waiting:
             self._groups[sample.group].waiting.append(sample)
             self._arrivals.append(sample)
@@ -118,6 +129,8 @@ class GroupBuffer:
             self.dropped[reason] += 1
         if sample.reward is not None and reason in (None, "trained", "no_loss", "too_long"):
             group.rewards[sample.id] = float(sample.reward)
+        else:
+            group.left_out.append(sample.id)
         if reason is None:
             group.waiting.append(sample)
             self._arrivals.append(sample)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import ToolError
+from ..base.errors import RecordError, ToolError
 from ..records.rollout import Rollout
 from ..records.training import StepResult
 from . import checkpoints, policy
@@ -31,7 +31,7 @@ from .recorded_trainer import (
     recorded_trainer,
 )
 from .runs import TrainingRun
-from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
+from .samples import TEMPLATE, Sample, check_sampling, rollouts_in, sample_of, shared_temperature
 from .session import Facts, drive
 from .step_loader import leads
 from .steps import OptimiserStep, StepRecipe
@@ -68,6 +68,7 @@ class GrpoRun(TrainingRun):
         self.passes: dict[str, int] = {}
         self.retokenized = 0
         self._told_stale = False
+        self.temperature = options.temperature  # that rollouts have to be sampled at, None: any
         self.spool: Spool | None = None
         self._arrivals: Arrivals | None = None
         if self.resumed_from is not None:
@@ -83,8 +84,9 @@ class GrpoRun(TrainingRun):
         return mean(self.rewards) if self.rewards else None
 
     def sample(self, record: Rollout) -> Sample:
-        """The training sample of a rollout record; RecordError when the record cannot be one."""
+        """The training sample of a rollout record; RecordError when the record cannot be one (sample_of, check_sampling)."""
         sample = sample_of(record, self.vocabulary_size, self.tokenizer)
+        check_sampling(sample, self.temperature, self.uses_logprobs)
         self.retokenized += sample.tokens == TEMPLATE
         return sample
 
@@ -109,6 +111,7 @@ class GrpoRun(TrainingRun):
 
         Where no temperature is given they were sampled at 1: the first is not waited for.
         """
+        temperature = self.temperature = 1.0 if self.options.temperature is None else self.options.temperature
         pool = GroupBuffer(
             self.recipe,
             self.passes,
@@ -123,15 +126,25 @@ class GrpoRun(TrainingRun):
             self.publisher.held = self.spool.kept() if self.options.oversample is None else 0
         samples = (item if isinstance(item, Sample) else self.sample(item) for item in rollouts)
         self._arrivals = Arrivals(samples, pool, self.spool, lambda: self.stopping, self.rewards.append, self._starving)
-        temperature = 1.0 if self.options.temperature is None else self.options.temperature
 
         def steps() -> Iterator[OptimiserStep]:
             assert self._arrivals is not None
             for step in self._arrivals.steps():
-                shared_temperature(step.samples, temperature)
+                try:
+                    shared_temperature(step.samples, temperature)
+                except RecordError as error:  # of an earlier session, which had another
+                    raise ToolError(
+                        f"rollouts that are read again: {error}, or go on without them{self.without}"
+                    ) from error
                 yield step
 
         yield from self._drive(steps(), temperature, None)
+
+    @property
+    def without(self) -> str:
+        if self.spool is None:
+            return ""
+        return f" (take their lines out of {' and '.join(map(str, self.spool.files))})"
 
     def _tell(self, text: str) -> None:
         """Say it, in the first of several processes."""
@@ -173,7 +186,7 @@ class GrpoRun(TrainingRun):
             trainer,
             lambda index: self._describe(trainer.taken, trainer.observed),
             lambda index: self.options.learning_rate,
-            lambda index: index + 1 == count,
+            lambda index: index + 1 == count or self.step == self.options.max_steps,
         )
 
     def _until_stopped(self, steps: Iterator[OptimiserStep]) -> Iterator[OptimiserStep]:
@@ -189,6 +202,7 @@ class GrpoRun(TrainingRun):
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         epsilon = EPSILON if options.epsilon is None else options.epsilon
+        high = epsilon if options.epsilon_high is None else options.epsilon_high
         correction = Correction(
             mode=options.mismatch,
             bound=options.mismatch_bound,
@@ -199,7 +213,7 @@ class GrpoRun(TrainingRun):
             model=model,
             adapter=adapter,
             tokenizer=self.tokenizer,
-            steps=map(self._checked, steps),
+            steps=steps,
             layout=self._layout(),
             correction=correction,
             abort_step=self.abort_step,
@@ -210,7 +224,9 @@ class GrpoRun(TrainingRun):
                 "loss_type": options.loss_type,
                 "importance_sampling_level": options.importance_sampling_level,
                 "epsilon": epsilon,
-                "epsilon_high": epsilon if options.epsilon_high is None else options.epsilon_high,
+                "epsilon_high": 1 + high
+                if options.loss_type == "cispo"
+                else high,  # of cispo TRL takes the bound itself
                 "delta": options.delta,
                 "beta": options.beta,
                 "use_bias_correction_kl": options.use_bias_correction_kl,
@@ -242,17 +258,6 @@ class GrpoRun(TrainingRun):
             pack = False
         rows = row_bound(options.micro_batch, tokens)
         return Layout(rows, tokens, pack, pack and options.share_prefix, 0.0 if gpu else SLACK)
-
-    def _checked(self, step: OptimiserStep) -> OptimiserStep:
-        """ToolError where recorded log-probabilities are wanted and are of a distribution whose tail was cut off."""
-        if self.uses_logprobs:
-            cut = {s.top_p for s in step.samples if s.has_logprobs and s.top_p is not None and s.top_p < 1}
-            if cut:
-                raise ToolError(
-                    f"the rollouts were sampled with top_p {min(cut)}, so their logprobs are not the trainer's: "
-                    "sample with top_p 1, or train without the ratio (--mismatch off)"
-                )
-        return step
 
     def _describe(self, step: OptimiserStep, observed: Mapping[str, float]) -> Facts:
         """Statistics of the step's rollouts, and what was `observed` of it. Call it once after each step, with the policy

@@ -25,7 +25,7 @@ from .grpo import GrpoRun, recipe_of
 from .options import PRIME_RL, GrpoOptions
 from .prime_rl import ROLLOUTS, MicroBatch, TrainerFolder, WeightsGone, pack
 from .publish import Publisher
-from .samples import TEMPLATE, Sample, rollouts_in, sample_of, shared_temperature
+from .samples import TEMPLATE, Sample, check_sampling, rollouts_in, sample_of, shared_temperature
 from .steps import OptimiserStep, StepRecipe
 
 POLL = 0.5  # seconds between two looks at the trainer's folder
@@ -165,7 +165,7 @@ class HandoverRun(GrpoRun):
     def _drive(self, steps: Iterator[OptimiserStep], temperature: float, count: int | None) -> Iterator[StepResult]:
         for step in self._until_stopped(steps):
             self._wait(self.step + 1 - self.engine.engine_ahead)
-            yield self._prepared(self._checked(step), temperature)
+            yield self._prepared(step, temperature)
             # The record is written. The checkpoint decides: before it, the batch is forgotten by a kill; behind it, it is
             # handed over by the next session.
             checkpoints.save(self.out, self.step, lambda folder: self.write(folder, None), self.state, keep=1)
@@ -247,7 +247,7 @@ class HandoverRun(GrpoRun):
 
 def with_logprobs(sample: Sample) -> Sample:
     """The sample; RecordError where it has loss and its tokens are not those that were sampled, with their logprobs."""
-    if sample.kept and sample.reward is not None and sample.loss_tokens:
+    if sample.trains:
         missing = "token_ids" if sample.tokens == TEMPLATE else "logprobs" if not sample.has_logprobs else None
         if missing is not None:
             raise RecordError(
@@ -266,7 +266,9 @@ def describe(
     samples = []
     for line in lines:
         try:
-            samples.append(with_logprobs(sample_of(line.record)))
+            sample = with_logprobs(sample_of(line.record))
+            check_sampling(sample, options.temperature, logprobs=True)
+            samples.append(sample)
         except RecordError as error:
             reject(line, str(error))
     steps = held_steps(samples, recipe_of(options, engine.tokens), {}, options.epochs, Counter())

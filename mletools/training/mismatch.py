@@ -67,6 +67,31 @@ class Correction:
         return ratio.clamp(max=highest), ratio > highest
 
 
+def clipped(
+    log_ratio: "torch.Tensor", mask: "torch.Tensor", advantages: "torch.Tensor", loss_type: str, level: str,
+    low: float, high: float, delta: float | None = None,
+) -> "torch.Tensor":  # fmt: skip
+    """Which tokens' ratio the loss of mode `clip` has brought to a bound, shape (R, C).
+
+    log_ratio, mask: (R, C); advantages: (R,). level: `token`, or `sequence` for one ratio a rollout, its tokens' geometric
+    mean. low, high: TRL's epsilons, of which cispo takes the higher as the bound itself, whatever the advantage. sapo's
+    loss has no bound.
+    """
+    import torch
+
+    if loss_type == "sapo":
+        return torch.zeros_like(mask, dtype=torch.bool)
+    if level == "sequence":
+        log_ratio = (
+            (log_ratio * mask).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        ).expand_as(mask)
+    if loss_type == "cispo":
+        return log_ratio > math.log(high)
+    down, up = advantages.unsqueeze(1) < 0, advantages.unsqueeze(1) > 0
+    beyond = (log_ratio < math.log1p(-low)) & down | (log_ratio > math.log1p(high)) & up
+    return beyond if delta is None else beyond | (log_ratio > math.log(max(delta, 1 + high))) & down
+
+
 def terms(log_ratio: "torch.Tensor", mask: "torch.Tensor") -> "dict[str, torch.Tensor]":
     """Of each token, in float64: the ratio, its square, and k3 = ratio - 1 - log ratio (Schulman 2020); 0 where `mask` is."""
     bounded = log_ratio.double().clamp(-LARGEST, LARGEST)

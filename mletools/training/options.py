@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ..base.errors import ToolError
 from ..base.options import check_values, option
 from ..models import DTYPES
-from .advantages import BASELINES, SCALES
-from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES
+from .advantages import BASELINES, SCALES, SCALES_OF
+from .algorithms import ALGORITHMS, CLIPS, LEVELS, LOSS_TYPES, PRESETS, RATIO_LOSSES, idle_clips
 from .durations import MODES, PARTS
 from .mismatch import BOUNDS
 from .mismatch import MODES as MISMATCH_MODES
@@ -172,7 +172,8 @@ class GrpoOptions(TrainingOptions):
         "Baseline that is subtracted from rewards.", default="group", choices=BASELINES, heading=ADVANTAGES
     )
     scale_rewards: str = option(
-        "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL).",
+        "Divide advantages by a standard deviation, or by the group's mean reward (MaxRL). With --baseline batch: by the "
+        "batch's or nothing; with none: by nothing.",
         default="group",
         choices=SCALES,
         heading=ADVANTAGES,
@@ -248,6 +249,12 @@ class GrpoOptions(TrainingOptions):
         if self.mismatch is None:
             object.__setattr__(self, "mismatch", "clip" if clips or ratio else "token-mask")
         super().__post_init__()
+        fitting = SCALES_OF.get(self.baseline, SCALES)
+        if self.scale_rewards not in fitting:
+            raise ToolError(
+                f"scale_rewards {self.scale_rewards} divides by what may be 0, for baseline {self.baseline} takes rollouts "
+                f"without a spread, too: it goes with scale_rewards {' or '.join(fitting)}"
+            )
         if self.oversample is not None and self.batch is None:
             raise ToolError("oversample is about the rollouts of a batch: give a batch")
         if self.oversample is not None and (self.max_staleness or self.publish_steps > 1):
@@ -256,8 +263,16 @@ class GrpoOptions(TrainingOptions):
             )
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise ToolError("loss_type luspo is made for importance_sampling_level sequence")
-        if self.mismatch in BOUNDS and clips:
+        if clips and self.mismatch != "clip":
             raise ToolError(f"{clips[0]} clips the ratio of mismatch clip, and this run has mismatch {self.mismatch}")
+        if idle := [name for name in clips if name in idle_clips(self.loss_type, self.mismatch)]:
+            raise ToolError(
+                f"{idle[0]} has no effect on loss_type {self.loss_type}: "
+                f"{'epsilon_high bounds its weights' if self.loss_type == 'cispo' else 'leave it out'}"
+            )
+        if self.duration_weight == "off" and (self.duration_clip is not None or self.duration_of != PARTS[0]):
+            name = "duration_of" if self.duration_clip is None else "duration_clip"
+            raise ToolError(f"{name} is about weights by duration: give a duration_weight, too")
         if self.mismatch in BOUNDS and ratio:
             raise ToolError(
                 f"loss_type {self.loss_type} with importance_sampling_level {self.importance_sampling_level} uses the ratio "

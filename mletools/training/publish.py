@@ -6,12 +6,12 @@ than the weights that answer.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..base import published
-from ..base.errors import ToolError
+from ..base.errors import OptionError, ToolError
 from ..base.ids import content_id
 from ..base.options import option
 from . import checkpoints, servers
@@ -118,12 +118,25 @@ class StreamOptions:
         "Name of the adapter on the servers of --publish-url.", default="policy", metavar="NAME", machine=True
     )
 
+    def check(self, given: Mapping[str, object], settings: Mapping[str, object]) -> None:
+        """OptionError for options without an effect. given: by name, those of the command line; settings: all that are set."""
+        if self.stream and settings.get("epochs", 1) != 1:
+            raise OptionError("--stream makes one pass: leave --epochs out")
+        if settings.get("oversample") and not (self.stream and self.publish):
+            raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
+        if given.get("max_staleness") is not None and not self.stream:
+            raise OptionError("--max-staleness is about --stream: a file's rollouts are laid out before the first step")
+        if given.get("publish_steps") is not None and self.publish is None:
+            raise OptionError("--publish-steps needs --publish DIR")
+
     def publisher(self, options: GrpoOptions, out: str) -> Publisher | None:
         """The publisher of the run in `out`, or None without samplers. ToolError: what cannot be served."""
         if self.publish is None:
             if self.publish_url:
                 raise ToolError("--publish-url needs --publish DIR: the server reads the policy from there")
             return None
+        if Path(self.publish).resolve() == Path(out).resolve():
+            raise OptionError(f"--publish {self.publish} is the --run-dir: policies need a folder of their own")
         run = content_id("run", str(Path(out).resolve()))
         limit, steps = options.max_staleness, options.publish_steps
         if limit is not None and limit + 1 < steps:

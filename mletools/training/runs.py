@@ -23,12 +23,14 @@ from ..base.jsonl import Line
 from ..base.options import flag_of
 from ..records.rollout import Rollout
 from ..records.training import StepResult, TrainStep
-from . import checkpoints, policy, shards
+from . import checkpoints, policy, shards, stream
 from .account import account, left_out
 from .checkpoints import SHARDS, TRAINER_STATE
 from .logits import set_tiles
 from .samples import Sample, sample_of
 from .step_loader import leads
+
+OTHER_OUTPUT = "with other options, -o needs a new file"
 
 
 class Best(TypedDict):
@@ -73,12 +75,14 @@ class TrainingRun:
         self.say: Callable[[str], None] = lambda text: None
         self.taken = threading.Event()
         self.resumed_from = checkpoints.load_latest(self.out)
+        if not resume and (self.resumed_from is not None or stream.has_spooled(self.out)):
+            raise checkpoints.in_use(self.out)
         if self.resumed_from is None:
             self.state: RunState = self._first_state()
-        elif not resume:
-            raise ToolError(f"{self.out}: holds a run already: go on with it (--resume), or choose another folder")
         else:
             self.state = cast(RunState, checkpoints.read_state(self.resumed_from))
+            if "algorithm" not in self.state:
+                raise ToolError(f"{self.out}: holds published policies and no run: choose another folder")
             self._check_unchanged()
             self.history = checkpoints.read_lines(self.resumed_from / TRAINER_STATE / "steps.jsonl")
 
@@ -253,8 +257,13 @@ class TrainingRun:
                 file.write(json.dumps({"id": row.sample.id, "advantage": row.advantage, **sequence}) + "\n")
         raise ToolError(
             f"step {self.step + 1}: {why}: the step was not taken; its rollouts are in {path}. Look at them, and go on from "
-            "the last checkpoint without them or with a lower learning rate"
+            f"the last checkpoint without them{self.without} or with a lower learning rate; {OTHER_OUTPUT}"
         )
+
+    @property
+    def without(self) -> str:
+        """How a run goes on without some of its rollouts, where it has kept them itself; begins with a blank."""
+        return ""
 
     def common_arguments(self) -> dict[str, Any]:
         """Arguments that both trainers share: nothing printed and nothing saved by the trainer itself."""

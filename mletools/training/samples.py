@@ -6,7 +6,7 @@ without any ids, whose text goes through the tokenizer's chat template. What a f
 masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,10 @@ from ..base.errors import RecordError
 from ..records.rollout import FilterDecision, Message, Rollout, Turn
 
 T = TypeVar("T")
+# Further fields of sampling that make another distribution than the policy's at its temperature, with the values that do not.
+PLAIN = {
+    "top_k": (0, -1), "min_p": (0,), "typical_p": (1,), "repetition_penalty": (1,), "presence_penalty": (0,), "frequency_penalty": (0,),
+}  # fmt: skip
 RECORDED, TEMPLATE = "recorded", "template"
 
 # What can be said against a rollout as a whole, and which stop reasons say it.
@@ -58,7 +62,7 @@ class Sample:
     programs' own. troubles: of
     TROUBLES, those that hold. sampler_waited_s: what the sampler had waited for policies by then. tokens: whether the
     ids are those that were sampled, or the text's, tokenised again. share: of a rollout that it is; less than 1 for a
-    step that mle-filter --cut-steps cut out of one.
+    step that mle-filter --cut-steps cut out of one. reshaped: what else of PLAIN its sampler was sent, for people.
     """
 
     id: str
@@ -78,6 +82,12 @@ class Sample:
     sampler_waited_s: float | None = None
     share: float = 1
     execution_s: float = 0.0
+    reshaped: str = ""
+
+    @property
+    def trains(self) -> bool:
+        """Whether a trainer could take it, as far as it tells."""
+        return self.kept and self.reward is not None and self.loss_tokens > 0
 
     @property
     def loss_tokens(self) -> int:
@@ -135,6 +145,7 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
         execution_s=_duration(record, asking=False),
         temperature=sampling.get("temperature"),
         top_p=sampling.get("top_p"),
+        reshaped=_reshaped({**(sampling.get("options") or {}), **sampling}),
         group_size=size,
         members=decision.get("members", size),
         arrived=decision.get("arrived"),
@@ -274,6 +285,29 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[TokenSequence, ...]
     return tuple(sequences)
 
 
+def _reshaped(sampling: Mapping[str, object]) -> str:
+    found = {name: sampling.get(name) for name in PLAIN}
+    return ", ".join(
+        f"{name} {value}" for name, value in found.items() if value is not None and value not in PLAIN[name]
+    )
+
+
+def check_sampling(sample: Sample, temperature: float | None, logprobs: bool) -> None:
+    """RecordError where a sample to train on is of another distribution than the trainer computes.
+
+    temperature: the trainer's; None: not known yet. logprobs: whether the trainer compares with the recorded ones.
+    """
+    if not sample.trains:
+        return
+    shared_temperature([sample], temperature)
+    cut = f"top_p {sample.top_p}" if sample.top_p is not None and sample.top_p < 1 else sample.reshaped
+    if logprobs and sample.has_logprobs and cut:
+        raise RecordError(
+            f"sampled with {cut}, so its logprobs are not the trainer's: sample without it, or train without the ratio "
+            "(--mismatch off)"
+        )
+
+
 def shared_temperature(samples: Iterable[Sample], temperature: float | None = None) -> float:
     """The sampling temperature that all samples share (1.0 where none is recorded), checked against `temperature`.
 
@@ -286,7 +320,7 @@ def shared_temperature(samples: Iterable[Sample], temperature: float | None = No
         )
     recorded = temperatures.pop() if temperatures else None
     if temperature is not None and recorded is not None and temperature != recorded:
-        raise RecordError(f"the rollouts were sampled at temperature {recorded}, not {temperature}")
+        raise RecordError(f"sampled at temperature {recorded}, not {temperature}: --temperature says which it is to be")
     chosen = temperature if temperature is not None else recorded if recorded is not None else 1.0
     if chosen <= 0:
         raise RecordError("the rollouts were sampled at temperature 0: there is no distribution to learn from")

@@ -22,7 +22,7 @@ from ..base.ids import derive_seed
 from ..records.training import StepResult
 from . import checkpoints, policy, shards
 from .checkpoints import SHARDS, TRAINER_STATE
-from .runs import TrainingRun
+from .runs import OTHER_OUTPUT, TrainingRun
 from .step_loader import EndOfSteps, broadcast, long_timeout_group
 from .throughput import throughput
 from .validation import validation_reward
@@ -68,7 +68,7 @@ class Session:
         if not (math.isfinite(loss) and math.isfinite(grad_norm)):
             raise ToolError(
                 f"step {run.step + 1}: the loss is {loss} and the gradient norm {grad_norm}: nothing was saved; "
-                "go on from the last checkpoint with a lower learning rate"
+                f"go on from the last checkpoint with a lower learning rate; {OTHER_OUTPUT}"
             )
         duration = time.monotonic() - self.started
         run.count_step(duration)
@@ -160,10 +160,13 @@ class Session:
         self.run.write(folder, self.trainer)
 
     def end(self) -> None:
-        """Write the final checkpoint where the steps ended earlier than planned, and validate it."""
+        """Write the final checkpoint where the steps ended earlier than planned, validate it, and say the reward: the step's
+        record has been written."""
         if self.run.step > self.saved:
             if self.run.options.validate:
-                self._validate(self.run.options.validate)
+                reward = self._validate(self.run.options.validate)
+                if reward is not None:
+                    self.run.say(f"step {self.run.step}: validation reward {reward:.4g}")
             self.save()
             self.run.publish(self.trainer, True)
 

@@ -71,12 +71,16 @@ class SftOptions(TrainingOptions):
     def __post_init__(self) -> None:
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", 1e-4 if self.lora_rank else 1e-5)
-        if self.micro_batch is None:
-            object.__setattr__(self, "micro_batch", memory.MICRO_BATCH)
         super().__post_init__()
-        assert self.micro_batch is not None
-        if self.batch % min(self.micro_batch, self.batch):
+        if self.batch % self.rows(1):
             raise ToolError(f"batch {self.batch} must be a multiple of micro_batch {self.micro_batch}")
+
+    def rows(self, processes: int) -> int:
+        """Rows of a micro-batch: `micro_batch`, or where none is given what divides a process's share of the batch; 0: no share."""
+        share = self.batch // processes
+        if self.micro_batch is not None:
+            return min(self.micro_batch, share)
+        return next((rows for rows in range(min(share, memory.MICRO_BATCH), 0, -1) if share % rows == 0), 0)
 
 
 def learning_rate_at(progress: float, peak: float, warmup: float, schedule: str) -> float:
@@ -178,7 +182,7 @@ class SftRun(TrainingRun):
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         batch, world = self.options.batch, processes()
-        micro = min(self.options.micro_batch or memory.MICRO_BATCH, batch // world)
+        micro = self.options.rows(world)
         if micro == 0 or batch % (micro * world):
             raise ToolError(f"batch {batch} must be a multiple of {max(1, micro)} rows in each of {world} processes")
         config = SFTConfig(

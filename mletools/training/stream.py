@@ -15,12 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .checkpoints import LATEST, TRAINER_STATE
 from .group_buffer import GroupBuffer
 from .samples import Sample, TokenSequence, rollouts_in
 from .steps import OptimiserStep
 
 PATIENCE = 0.5  # seconds
 WAITING, POOL = "waiting.jsonl", "pool.json"
+SPOOLS = "spool-??????.jsonl"
 
 
 def as_line(sample: Sample) -> str:
@@ -33,6 +35,11 @@ def from_line(line: str) -> Sample:
     return Sample(**{**fields, "sequences": sequences, "troubles": tuple(fields["troubles"])})
 
 
+def has_spooled(out: Path) -> bool:
+    """Whether a stream has read rollouts into the run's folder."""
+    return any(path.stat().st_size for path in out.glob(SPOOLS))
+
+
 class Spool:
     """Rollouts that arrived since the checkpoint at `step` or were waiting then, kept in the run's folder."""
 
@@ -42,6 +49,11 @@ class Spool:
 
     def _path(self, step: int) -> Path:
         return self.out / f"spool-{step:06d}.jsonl"
+
+    @property
+    def files(self) -> list[Path]:
+        """Where rollouts lie that a resumed run reads again."""
+        return [path for path in (self.out / LATEST / TRAINER_STATE / WAITING, self._path(self.step)) if path.is_file()]
 
     def restore(self, pool: GroupBuffer) -> None:
         """Put a pool where it stood at the checkpoint."""
@@ -84,7 +96,7 @@ class Spool:
             self._file.close()
         self.step = step
         self._file = open(self._path(step), "w", encoding="utf-8")  # noqa: SIM115
-        for old in self.out.glob("spool-??????.jsonl"):
+        for old in self.out.glob(SPOOLS):
             if old != self._path(step):
                 old.unlink()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base.errors import ToolError, filling
 from ..records.rollout import Rollout
+from .checkpoints import in_use, read_json
 
 # vocabulary, hidden size, layers, heads, inner size, context; tiny has 0.9 million parameters, nano 0.06 million.
 PRESETS = {
@@ -29,10 +30,19 @@ TEMPLATE = (
 )
 
 
-def make_from_scratch(records: list[Rollout], out: Path, preset: str, seed: int) -> Path:
-    """The model made of the records in the run's folder `out`; one that an earlier session made is taken as it is."""
+def make_from_scratch(records: list[Rollout], out: Path, preset: str, seed: int, resume: bool) -> Path:
+    """The model made of the records in the run's folder `out`; one that an earlier session made is gone on with.
+
+    ToolError: there is one of another preset, or it is not to be gone on with.
+    """
     folder = out / FROM_SCRATCH
     if folder.exists():
+        if not resume:
+            raise in_use(out)
+        if read_json(folder / "config.json")["hidden_size"] != PRESETS[preset]["hidden"]:
+            raise ToolError(
+                f"{folder}: was made with another --from-scratch than {preset}: give that, or another folder"
+            )
         return folder
     if not records:
         raise ToolError("--from-scratch needs rollouts to learn a tokenizer from, and the input is empty")

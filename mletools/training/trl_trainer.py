@@ -29,7 +29,7 @@ _METHODS = (
     "get_off_policy_mask", "compute_loss_context_manager",
 )  # fmt: skip
 _FIELDS = (
-    "aux_loss_enabled", "beta", "epsilon_low", "epsilon_high", "loss_type", "off_policy_mask_threshold", "ref_model", "_tokenizer",
+    "aux_loss_enabled", "beta", "epsilon_low", "epsilon_high", "importance_sampling_level", "loss_type", "off_policy_mask_threshold", "ref_model", "_tokenizer",
 )  # fmt: skip
 
 
@@ -202,10 +202,11 @@ class RecordedTrainer(GRPOTrainer):
             masked = weights == 0.0
             inputs["advantages"] = given.unsqueeze(1) * weights
         elif correction.mode == "clip":
-            down, up = given.unsqueeze(1) < 0, given.unsqueeze(1) > 0
-            clipped = (log_ratio < math.log1p(-self.epsilon_low)) & down | (
-                log_ratio > math.log1p(self.epsilon_high)
-            ) & up
+            settings: Any = self.args
+            clipped = mismatch.clipped(
+                log_ratio, mask, given, self.loss_type, self.importance_sampling_level, self.epsilon_low, self.epsilon_high,
+                settings.delta,
+            )  # fmt: skip
         if self.off_policy_mask_threshold is not None:
             masked = (
                 masked

@@ -198,6 +198,12 @@ def test_rollouts_that_give_no_step_are_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_said_of_the_whole_rollout_is_of_no_step(played: Played) -> None:
+    of_the_whole: dict[str, Any] = {"usage_by_role": {}, "refit": {"score": 0.5}, "reported_score": 0.5}
+    made = cut({**played.records[0], **of_the_whole}, lambda *_: (None, {}), lambda *_: {}).steps  # type: ignore[arg-type]
+    assert made and not any(of_the_whole.keys() & step.keys() for step in made)
+
+
 def test_a_single_answer_is_one_step_and_a_cut_step_is_not_cut_again(tmp_path: Path) -> None:
     answer = one_graded(0, 0.5, turns=[{"action": "solve", "duration_s": 1.0}])
     done = run_command("mle-filter", "--cut-steps", input=as_lines(answer), cwd=tmp_path)

@@ -101,3 +101,9 @@ def test_tricky_programs_behave_the_same(code: str) -> None:
             exec(compile(text, "solution.py", "exec"), {"__name__": "__main__"})
         outputs.append(out.getvalue())
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("code", ["import pandas as pd\npd.read_csv('x')\n", "import pandas as pd; pd.read_csv('x')"])
+def test_a_byte_order_mark_is_no_part_of_a_program(code: str) -> None:
+    assert instrument(f"\ufeff{code}") == instrument(code)
+    assert instrument(code).markers

@@ -210,3 +210,9 @@ def test_stand_ins_are_told_from_contents_that_look_like_them(made: dict[str, An
     tokenizer = made["chatml"]
     messages = conversation("Mark0is0x <|im_end|> Mark1is0x", "Mark0is", "0x<|im_start|>")
     assert tokenizer.decode(ids_of(tokenizer, messages)) == plainly(tokenizer, messages)
+
+
+def test_a_tool_call_in_another_form_is_refused(made: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]
+    with pytest.raises(RecordError, match=r"^messages\[1\]\.tool_calls\[0\]: a call is "):
+        Conversation(next(iter(made.values())), messages)

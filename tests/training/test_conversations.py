@@ -10,10 +10,11 @@ from conftest import records, run_command
 from mletools.base.errors import RecordError
 from mletools.training.conversations import as_rollout
 
+CALLS = [{"id": "c", "function": {"name": "add", "arguments": '{"to": 1}'}}]
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "be brief"},
     {"role": "user", "content": [{"type": "text", "text": "what is "}, {"type": "text", "text": "1 + 1?"}]},
-    {"role": "assistant", "content": None, "reasoning_content": "easy", "tool_calls": [{"id": "c", "function": {}}]},
+    {"role": "assistant", "content": None, "reasoning_content": "easy", "tool_calls": CALLS},
     {"role": "tool", "tool_call_id": "c", "content": "2"},
     {"role": "assistant", "content": "2"},
 ]
@@ -33,6 +34,18 @@ def test_messages_as_others_spell_them() -> None:
         (
             [{"role": "user", "content": [{"type": "image_url"}]}, *TALK[4:]],
             r"messages\[0\].content has a part that is no text",
+        ),
+        *(
+            (
+                [{"role": "assistant", "content": "", "tool_calls": [*CALLS, call]}],
+                r"messages\[0\].tool_calls\[1\]: a call is ",
+            )
+            for call in (
+                {"name": "add", "arguments": {"to": 1}},
+                {"function": {"name": "now"}},
+                {"function": "now"},
+                {"function": {"name": "add", "arguments": [1]}},
+            )
         ),
     ],
 )

@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.base.errors import ToolError
 from mletools.training.algorithms import ALGORITHMS, PRESETS, settle
 from mletools.training.grpo import GrpoOptions, GrpoRun
-from mletools.training.mismatch import Correction, effective_sample_size, terms
+from mletools.training.mismatch import Correction, clipped, effective_sample_size, terms
 from mletools.training.samples import Sample, TokenSequence
 from mletools.training.sft import SftOptions
 from mletools.training.throughput import operations, throughput
@@ -60,6 +60,24 @@ def test_a_default_for_each_algorithm_and_preset() -> None:
     assert (masked.mismatch, masked.epsilon, masked.epsilon_high) == ("token-mask", None, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "preset", "clips"),
+    [
+        ({}, "sandmle", (0.2, 0.28)),
+        ({"algorithm": "rloo"}, "sandmle", (0.2, 0.28)),
+        ({"algorithm": "gspo"}, "sandmle", (3e-4, 4e-4)),
+        ({"algorithm": "gspo"}, "duration-aware", (3e-4, 4e-4)),
+        ({"algorithm": "gspo", "epsilon": 0.1}, "sandmle", (0.1, 4e-4)),
+        ({"algorithm": "dapo"}, "mle-rl", (None, None)),  # --mismatch off
+        ({"loss_type": "cispo"}, "sandmle", (None, 0.28)),
+        ({"loss_type": "sapo"}, "sandmle", (None, None)),
+    ],
+)
+def test_clips_that_nobody_gave_are_the_algorithms_and_the_losss(given: dict, preset: str, clips: tuple) -> None:
+    options = GrpoOptions(**settle(given, preset))
+    assert (options.epsilon, options.epsilon_high) == clips
+
+
 def test_the_rate_is_a_tenth_where_all_weights_are_trained() -> None:
     assert (GrpoOptions().learning_rate, GrpoOptions(lora_rank=0).learning_rate) == (1e-5, 1e-6)
     assert (SftOptions().learning_rate, SftOptions(lora_rank=0).learning_rate) == (1e-4, 1e-5)
@@ -80,6 +98,11 @@ def test_the_rate_is_a_tenth_where_all_weights_are_trained() -> None:
         ({"mismatch": "clip", "mismatch_bound": 2.0}, r"^mismatch clip has no mismatch_bound"),
         ({"mismatch": "sequence-mask", "mismatch_bound": 0.9}, r"is a ratio above 1"),
         ({"mismatch": "other"}, r"choose one of clip, token-mask"),
+        ({"mismatch": "off", "delta": 2.0}, r"^delta clips the ratio of mismatch clip, .* off$"),
+        ({"loss_type": "sapo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type sapo: leave it out$"),
+        ({"loss_type": "cispo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type cispo: epsilon_high bounds"),
+        ({"duration_of": "execution"}, r"^duration_of is about weights by duration: give a duration_weight, too$"),
+        ({"duration_clip": 2.0}, r"^duration_clip is about"),
         ({"epsilon": 1.5}, r"epsilon must be below 1"),
     ],
 )
@@ -105,6 +128,42 @@ def test_weights_worked_by_hand(torch) -> None:
     assert weights("token-mask", 0.3) == pytest.approx([2, 0.5, 0])
     assert weights("token-mask", 0.3, -1.0) == pytest.approx([2, 0.5, 4])
     assert weights("token-mask", 0.05, -1.0) == pytest.approx([2, 0, 4])
+
+
+@pytest.mark.parametrize(
+    ("loss_type", "level", "advantage", "ratios", "bounds", "expected"),
+    [
+        ("grpo", "token", 1.0, (1.5, 0.5, 1.1), (0.2, 0.3), (1, 0, 0)),
+        ("grpo", "token", -1.0, (1.5, 0.5, 1.1), (0.2, 0.3), (0, 1, 0)),
+        ("grpo", "token", -1.0, (1.5, 4.0, 1.1), (0.2, 0.3, 2.0), (0, 1, 0)),  # delta
+        ("grpo", "sequence", 1.0, (1.01, 1 / 1.01, 1.0), (3e-4, 4e-4), (0, 0, 0)),  # gspo: a mean of 1
+        ("grpo", "sequence", 1.0, (1.01, 1.0, 1.0), (3e-4, 4e-4), (1, 1, 1)),
+        ("luspo", "sequence", -1.0, (0.5, 1.0, 1.0), (0.1, 0.2), (1, 1, 1)),
+        ("cispo", "token", -1.0, (1.5, 0.5, 1.1), (0.2, 1.2), (1, 0, 0)),
+        ("sapo", "token", 1.0, (9.0, 0.1, 1.0), (0.2, 0.3), (0, 0, 0)),
+    ],
+)
+def test_what_each_loss_clips(torch, loss_type, level, advantage, ratios, bounds, expected) -> None:
+    log_ratio = torch.log(torch.tensor([[*ratios, 1.0]]))
+    mask = torch.tensor([[1, 1, 1, 0]])
+    found = clipped(log_ratio, mask, torch.tensor([advantage]), loss_type, level, *bounds)
+    assert found[0, :3].tolist() == [bool(each) for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({}, 0.2),
+        ({"epsilon_high": 0.28}, 0.28),
+        ({"loss_type": "cispo"}, 1.2),
+        ({"loss_type": "cispo", "epsilon_high": 4.0}, 5.0),
+    ],
+)
+def test_the_upper_bound_is_one_plus_epsilon_for_every_loss(nano, tmp_path, monkeypatch, options, bound: float) -> None:
+    """TRL adds the 1 itself, but for cispo."""
+    monkeypatch.setattr("mletools.training.grpo.recorded_trainer", lambda **given: given["arguments"])
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(lora_rank=2, **options))
+    assert run._trainer(iter(()), 1.0)["epsilon_high"] == bound
 
 
 @pytest.mark.slow

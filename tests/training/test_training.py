@@ -20,15 +20,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from mletools.base.errors import RecordError, ToolError, filling
 from mletools.training import checkpoints
 from mletools.training.advantages import advantages, sample_std
+from mletools.training.algorithms import settle
 from mletools.training.group_buffer import held_steps
-from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.grpo import GrpoOptions, GrpoRun, recipe_of
 from mletools.training.microbatches import Layout, cut
 from mletools.training.mismatch import SUMS
 from mletools.training.policy import load_policy
 from mletools.training.samples import Sample, TokenSequence, render, sample_of, shared_temperature
 from mletools.training.sft import SftOptions, SftRun, labels, learning_rate_at, shuffled
 from mletools.training.steps import StepRecipe
-from mletools.training.tiny import make_tiny
+from mletools.training.tiny import make_from_scratch, make_tiny
 
 TEXTS = ["a forest of 100 trees", "a linear model", "boosting with 50 rounds", "the nearest neighbours"]
 
@@ -250,7 +251,7 @@ def test_temperatures() -> None:
     assert shared_temperature([at(None)]) == 1.0
     with pytest.raises(RecordError, match=r"different temperatures \[0.7, 1.0\]"):
         shared_temperature([at(0.7), at(1.0)])
-    with pytest.raises(RecordError, match=r"were sampled at temperature 0\.7, not 1\.0"):
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0: --temperature says which"):
         shared_temperature([at(0.7)], 1.0)
     with pytest.raises(RecordError, match="there is no distribution to learn from"):
         shared_temperature([at(0.0)])
@@ -286,6 +287,41 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
     with pytest.raises(RecordError, match="for rewards of 0 or more, and one of the group a is -1"):
         advantages({"a": [-1.0, 1.0]}, "group", "mean")
     assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("given", "preset", "scale"),
+    [
+        ({}, None, "group"),
+        ({"baseline": "batch"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "dapo"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "gspo"}, None, "batch"),
+        ({"baseline": "batch", "algorithm": "dr-grpo"}, None, "none"),
+        ({"baseline": "batch", "scale_rewards": "none"}, None, "none"),
+        ({"baseline": "none"}, None, "none"),
+        ({"baseline": "none"}, "duration-aware", "none"),
+        ({"baseline": "leave-one-out"}, "duration-aware", "batch"),
+    ],
+)
+def test_no_rollout_is_divided_by_next_to_nothing(given: dict, preset: str | None, scale: str) -> None:
+    """Rollouts without a spread of their own: a lone one, a group of equal rewards, a step of equal rewards."""
+    options = GrpoOptions(**settle(given, preset))
+    assert options.scale_rewards == scale
+    for rewards in ((0.5, 0.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0)):
+        samples = [
+            Sample(f"{group}{i}", group, (TokenSequence([1, 2], [0, 1]),), reward)
+            for i, (group, reward) in enumerate(zip("abcc", rewards, strict=True))
+        ]
+        for step in held_steps(samples, recipe_of(options, None), {}, 1, Counter()):
+            assert max(abs(row.advantage) for row in step.rows) < 2
+
+
+@pytest.mark.parametrize(
+    ("baseline", "scale"), [("batch", "group"), ("batch", "mean"), ("none", "group"), ("none", "batch")]
+)
+def test_a_scale_that_does_not_fit_the_baseline_is_refused(baseline: str, scale: str) -> None:
+    with pytest.raises(ToolError, match=rf"^scale_rewards {scale} .* baseline {baseline} .* goes with scale_rewards "):
+        GrpoOptions(**settle({"baseline": baseline, "scale_rewards": scale}, None))
 
 
 def test_the_plan_counts_what_it_leaves_out() -> None:
@@ -339,6 +375,15 @@ def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000004", "checkpoint-000005", "latest"]
     assert os.readlink(tmp_path / "latest") == "checkpoint-000005"
     assert checkpoints.read_state(checkpoints.load_latest(tmp_path)) == {"step": 5}
+
+
+def test_a_checkpoint_from_before_a_resume_goes_first(tmp_path: Path) -> None:
+    """A sampler may still be loading the one before, though its number is higher."""
+    kept = []
+    for step in (16, 17, 18, 10, 11, 12):
+        checkpoints.save(tmp_path, step, write_one, {"step": step}, keep=3)
+        kept.append(sorted(int(path.name[-6:]) for path in tmp_path.glob("checkpoint-*")))
+    assert kept[2:] == [[16, 17, 18], [10, 17, 18], [10, 11, 18], [10, 11, 12]]
 
 
 KILLED = """
@@ -474,7 +519,7 @@ def trainer(torch, nano, tmp_path):
             lora_rank=0,
             loss_type=loss_type,
             max_completion_length=10,
-            epsilon_high=0.28,
+            epsilon_high=0.28 if mismatch == "clip" else None,
             mismatch=mismatch,
         )
         run = GrpoRun(str(nano), tmp_path / "run", options)
@@ -666,7 +711,7 @@ import json, os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from mletools.training.grpo import GrpoOptions, GrpoRun
+from mletools.training.grpo import GrpoOptions, GrpoRun, recipe_of
 model, out, records = sys.argv[1], Path(sys.argv[2]), json.load(open(sys.argv[3]))
 options = GrpoOptions(**json.loads(sys.argv[4]))
 for step in GrpoRun(model, out, options).train(records):
@@ -716,12 +761,39 @@ def test_a_run_is_not_begun_over_another(torch, nano, tmp_path) -> None:
     assert (step["step"], step["policy_version"], step["learning_rate"], step["staleness"]) == (2, 2, 1e-4, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("sampling", "named"),
+    [
+        ({"top_p": 0.9}, "top_p 0.9"),
+        ({"top_k": 5, "repetition_penalty": 1.3}, "top_k 5, repetition_penalty 1.3"),
+        ({"options": {"min_p": 0.2, "seed": 3}}, "min_p 0.2"),
+        ({"options": {"top_k": -1, "min_p": None, "presence_penalty": 0}, "repetition_penalty": 1.0}, None),
+    ],
+)
+def test_a_rollout_of_another_distribution_is_a_bad_record(nano, tmp_path, sampling: dict, named: str | None) -> None:
+    (record, *_) = batch(1)
+    record["policy"]["sampling"].update(sampling)
+    run, off = (GrpoRun(str(nano), tmp_path, GrpoOptions(mismatch=mode)) for mode in ("token-mask", "off"))
+    assert off.sample(record).reward == 0.0 and run.sample({**record, "reward": None}).reward is None  # not compared
+    if named is None:
+        assert run.sample(record).reshaped == ""
+    else:
+        with pytest.raises(RecordError, match=f"^sampled with {named}, so its logprobs are not the trainer's"):
+            run.sample(record)
+
+
+def test_a_temperature_that_is_given_is_every_rollouts(nano, tmp_path) -> None:
+    warm = rollout(0, "g", 1.0, [([1], None), ([2], [-0.1])], temperature=0.7)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(temperature=1.0))
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0"):
+        run.sample(warm)
+    assert GrpoRun(str(nano), tmp_path, GrpoOptions()).sample(warm).temperature == 0.7
+
+
 def test_rollouts_with_cut_tails_are_not_ratios(torch, nano, tmp_path) -> None:
     records = batch(1)
     for record in records:
         record["policy"]["sampling"]["top_p"] = 0.9
-    with pytest.raises(ToolError, match=r"sampled with top_p 0\.9, so their logprobs are not the trainer's"):
-        list(GrpoRun(str(nano), tmp_path / "run", GrpoOptions()).train(records))
     (step,) = GrpoRun(str(nano), tmp_path / "run", GrpoOptions(mismatch="off")).train(records)
     assert step["grad_norm"] > 0
 
@@ -750,6 +822,25 @@ def test_unknown_choices_are_named() -> None:
         GrpoOptions(groups_per_step=0)
     with pytest.raises(ToolError, match="batch 10 must be a multiple of micro_batch 4"):
         SftOptions(batch=10, micro_batch=4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "micro", "processes", "rows"),
+    [
+        (32, None, 1, 8),
+        (12, None, 1, 6),
+        (7, None, 1, 7),
+        (11, None, 1, 1),
+        (24, None, 2, 6),
+        (1, None, 2, 0),
+        (12, 4, 2, 4),
+        (3, 8, 1, 3),
+    ],
+)
+def test_a_micro_batch_that_nobody_gave_divides_the_batch(
+    batch: int, micro: int | None, processes: int, rows: int
+) -> None:
+    assert SftOptions(batch=batch, micro_batch=micro).rows(processes) == rows
 
 
 # A policy that learns
@@ -878,6 +969,15 @@ def test_grpo_goes_on_with_an_adapter_that_sft_made(torch, nano, tmp_path) -> No
 
 
 # From scratch
+
+
+def test_a_model_from_scratch_is_the_one_that_is_asked_for(torch, tmp_path) -> None:
+    folder = make_from_scratch(chats(4), tmp_path, "nano", 0, resume=False)
+    with pytest.raises(ToolError, match=r"holds a run already: go on with it \(--resume\)"):
+        make_from_scratch(chats(4), tmp_path, "tiny", 0, resume=False)
+    assert make_from_scratch(chats(4), tmp_path, "nano", 0, resume=True) == folder
+    with pytest.raises(ToolError, match="was made with another --from-scratch than tiny"):
+        make_from_scratch(chats(4), tmp_path, "tiny", 0, resume=True)
 
 
 def test_a_folder_from_scratch_loads_and_repeats(torch, tmp_path) -> None:

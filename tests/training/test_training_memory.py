@@ -6,16 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import ROOT, mostly_slow, run_command
 
 pytest.importorskip("torch", reason="needs the [train] extra")
 
-from mletools.training import memory
+from mletools.base.errors import ToolError
+from mletools.training import dry_run, memory
+from mletools.training.grpo import GrpoOptions
 from mletools.training.memory import HELD, Shape, Sharding, StepSize, estimate, shape_of, shortage, step_size
 from mletools.training.policy import keep_precision
+from mletools.training.samples import check_sampling
 
 SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512}
@@ -194,6 +200,31 @@ def test_a_dry_run_needs_no_weights(command: str, model: str, tmp_path: Path) ->
     assert "GB, estimated         CPU      GPU\n" in said and "together" in said and not (tmp_path / "run").exists()
     empty = run_command(command, "--model", model, "--run-dir", "run", "--dry-run", cwd=tmp_path, input=b"")
     assert "of 512 tokens (no rollouts: each as long as the model's context)" in empty.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"token_ids": [6, 10**6]}, "token id 1000000 is outside the model's vocabulary"),
+        ({"logprobs": [0.0]}, "1 logprobs for 2 token_ids"),
+        ({}, "sampled with top_p 0.9"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_refuses(model: str, tmp_path: Path, change: dict, reason: str) -> None:
+    answer = {"role": "assistant", "content": "a", "loss": True, "token_ids": [6, 7], "logprobs": [0.0, 0.0], **change}
+    record = {
+        "id": "r", "group": "g", "messages": [{"role": "user", "content": "q", "token_ids": [5]}, answer], "turns": [],
+        "policy": {"model": "m", "version": 0, "sampling": {"top_p": 0.9}}, "reward": 1.0,
+    }  # fmt: skip
+
+    def reject(line: Any, why: str) -> None:
+        raise ToolError(f"x.jsonl:1: {why}")
+
+    with pytest.raises(ToolError, match=rf"^x\.jsonl:1: .*{reason}"):
+        dry_run.describe(
+            str(tmp_path / model), GrpoOptions(), [SimpleNamespace(record=record)], reject, 2,
+            check=partial(check_sampling, temperature=None, logprobs=True),
+        )  # fmt: skip
 
 
 def test_a_step_that_does_not_fit_is_said(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

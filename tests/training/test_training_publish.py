@@ -25,6 +25,8 @@ from mletools.base.jsonl import Line
 from mletools.rollout.endless import Ahead, EndlessOptions, Source, State
 from mletools.rollout.runner import Runner
 from mletools.training import checkpoints
+from mletools.training.algorithms import settle
+from mletools.training.grpo import GrpoRun
 from mletools.training.options import GrpoOptions
 from mletools.training.publish import Publisher, StreamOptions
 from mletools.training.servers import load_adapter, load_all, load_weights
@@ -305,6 +307,35 @@ def test_weights_and_adapters_have_a_publisher(rank: int, tmp_path: Path) -> Non
     assert sink is not None and sink.urls == ("http://h/v1", "http://g/v1")
     with pytest.raises(ToolError, match="--publish-url needs --publish DIR"):
         StreamOptions(publish_url=("http://h",)).publisher(GrpoOptions(lora_rank=rank), "run")
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "message"),
+    [
+        ({}, {"max_staleness": 0}, "--max-staleness is about --stream"),
+        ({"stream": True}, {"publish_steps": 2}, "--publish-steps needs --publish DIR"),
+        ({"stream": True}, {"oversample": 2.0}, "--oversample needs --stream and --publish"),
+        ({"stream": True}, {"epochs": 2}, "--stream makes one pass"),
+    ],
+)
+def test_options_without_an_effect_are_refused(streaming: dict, given: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        StreamOptions(**streaming).check(given, given)
+    StreamOptions().check({"max_staleness": None}, settle({}, "mle-rl"))  # a preset's own are no mistake
+
+
+def test_a_step_is_of_rollouts_or_of_groups() -> None:
+    with pytest.raises(OptionError, match="--batch and --groups-per-step exclude each other"):
+        settle({"batch": 8, "groups_per_step": 2}, None)
+    assert "batch" not in settle({"groups_per_step": 2}, "mle-rl")
+
+
+def test_policies_are_published_beside_the_run(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="--run-dir: policies need a folder of their own"):
+        StreamOptions(publish=f"{tmp_path}/run/../pub").publisher(GrpoOptions(), str(tmp_path / "pub"))
+    publisher(tmp_path).publish(3, write)
+    with pytest.raises(ToolError, match="holds published policies and no run: choose another folder"):
+        GrpoRun("model", tmp_path, GrpoOptions(), resume=True)
 
 
 # The sampler's side

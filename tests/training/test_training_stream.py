@@ -20,15 +20,18 @@ from hypothesis import strategies as st
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from mletools.base.errors import RecordError, ToolError
 from mletools.base.published import wanted
 from mletools.training import checkpoints
+from mletools.training.algorithms import settle
 from mletools.training.durations import arrival_weights, duration_weights
 from mletools.training.group_buffer import GroupBuffer, held_steps
 from mletools.training.grpo import GrpoOptions, GrpoRun
 from mletools.training.microbatches import Block, Layout, blocks, cut, tensors_of, work
 from mletools.training.publish import StreamOptions
 from mletools.training.samples import Sample, TokenSequence, rollouts_in
-from mletools.training.steps import Row, StepRecipe
+from mletools.training.session import Session
+from mletools.training.steps import OptimiserStep, Row, StepRecipe
 from mletools.training.stream import Arrivals, Spool, as_line, from_line
 
 
@@ -248,6 +251,43 @@ def test_a_step_of_groups_without_spread_moves_nothing(nano, tmp_path) -> None:
     assert all((before[name] == after[name]).all() for name in after)
 
 
+def test_a_member_that_comes_again_after_a_resume_completes_no_group() -> None:
+    """Whether it counted (b1) or was dropped (b0)."""
+    fed = [sample("a0", 0.0, 2), sample("b0", None), sample("b1", 0.0), sample("a1", 1.0, 2)]
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
+    assert feed(pool, *fed) == ["a0", "a1"]
+    dropped: Counter[str] = Counter()
+    again = GroupBuffer(StepRecipe(groups_per_step=1), {"a0": 1, "a1": 1}, dropped, stream=True)
+    again.restore(json.loads(json.dumps(pool.state())), pool.waiting)
+    assert feed(again, *fed, sample("b2", 1.0)) is None
+    assert feed(again, sample("b3", 0.5)) == ["b1", "b2", "b3"]
+    assert dropped == {"repeated": 2, "trained": 2}
+
+
+@pytest.mark.parametrize(("most", "step", "last"), [(7, 7, True), (7, 6, False), (None, 7, False)])
+def test_the_last_of_max_steps_ends_the_session(nano, tmp_path, monkeypatch, most, step: int, last: bool) -> None:
+    """Its record then has its checkpoint and validation."""
+    asked = []
+    monkeypatch.setattr("mletools.training.grpo.drive", lambda *given: asked.append(given[-1]) or iter(()))
+    monkeypatch.setattr(GrpoRun, "_trainer", lambda *given: None)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(max_steps=most))
+    list(run._drive(iter(()), 1.0, 20))
+    run.state["step"] = step
+    assert asked[0](6) is last and asked[0](19)
+
+
+def test_the_validation_of_a_stream_that_ends_is_said() -> None:
+    said: list[str] = []
+    run = SimpleNamespace(
+        step=2, options=SimpleNamespace(validate="true"), say=said.append, publish=lambda *given: None
+    )
+    session = Session(run, None, None, None, None, None)
+    session._validate, session.save = (lambda command: 0.5), (lambda: None)
+    run.step = 3
+    session.end()
+    assert said == ["step 3: validation reward 0.5"]
+
+
 def test_an_endless_stream_does_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr("mletools.training.group_buffer.FORGET", 10)
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
@@ -381,7 +421,9 @@ def test_a_stream_that_was_killed_goes_on_as_if_nothing_had_happened(nano, tmp_p
 
 def test_what_was_begun_for_a_step_and_is_late_is_written_off(nano, tmp_path) -> None:
     """A sampler may begin as many for the next step at once, whether the late ones have come or not."""
-    options = GrpoOptions(**{**OPTIONS, "batch": 4, "oversample": 2.0, "baseline": "batch", "save_steps": 9})
+    options = GrpoOptions(
+        **{**OPTIONS, "batch": 4, "oversample": 2.0, **settle({"baseline": "batch"}, None), "save_steps": 9}
+    )
     publisher = StreamOptions(publish=str(tmp_path / "pub")).publisher(options, str(tmp_path / "run"))
     run = GrpoRun(str(nano), tmp_path / "run", options, publisher=publisher)
     told = []
@@ -451,6 +493,47 @@ def test_a_run_that_is_told_to_stop_keeps_what_it_did(nano, tmp_path) -> None:
     steps.close()
     state = checkpoints.read_state(checkpoints.load_latest(tmp_path / "run"))
     assert first["step"] == 1 and 1 <= state["step"] <= 3
+
+
+def only_decided(self, steps, temperature: float, count: int | None):
+    """In place of GrpoRun._drive: the rollouts of each step, which nobody takes."""
+    yield from ([one.id for one in step.samples] for step in steps)
+
+
+def stream(nano, out: Path, *rollouts, resume: bool = False, **options) -> list:
+    return list(GrpoRun(str(nano), out, GrpoOptions(batch=4, **options), resume=resume).train_stream(rollouts))
+
+
+def test_what_an_earlier_session_has_read_is_no_other_runs(nano, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(GrpoRun, "_drive", only_decided)
+    early, late = arrivals(20)[::5], arrivals(20)[1::5]  # a group each
+    Spool(tmp_path, 0, None).begin()
+    assert stream(nano, tmp_path, *early) == [[one.id for one in early]]  # nothing had been read
+    with pytest.raises(ToolError, match=r"holds a run already: go on with it \(--resume\)"):
+        stream(nano, tmp_path, *late)
+    assert stream(nano, tmp_path, *late, resume=True) == [[one.id for one in part] for part in (early, late)]
+
+
+def test_rollouts_of_another_temperature_leave_no_run_stuck(nano, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(GrpoRun, "_drive", only_decided)
+    asked, answered = ({"role": role, "content": "", "token_ids": [1]} for role in ("user", "assistant"))
+    warm = {
+        "id": "w", "group": "w", "messages": [asked, {**answered, "loss": True, "logprobs": [-1.0]}], "turns": [], "reward": 1.0,
+        "policy": {"model": "m", "version": 0, "sampling": {"temperature": 0.7}},
+    }  # fmt: skip
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0"):
+        stream(nano, tmp_path, warm)
+    warmer = [replace(one, temperature=0.7) for one in arrivals(20)[::5]]
+    assert len(stream(nano, tmp_path, *warmer, temperature=0.7)) == 1  # nothing was kept of the one before
+    again = r"^rollouts that are read again: .* 0\.7, not 1\.0.* \(take their lines out of .*/spool-000000\.jsonl\)$"
+    with pytest.raises(ToolError, match=again):
+        stream(nano, tmp_path, *arrivals(20)[::5], resume=True)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(), resume=True)
+    run.spool = Spool(tmp_path, 0, None)
+    with pytest.raises(
+        ToolError, match=r"without them \(take their lines out of .*spool-000000\.jsonl\) or with a lower"
+    ):
+        run.abort_step(OptimiserStep([], [], 0), "the loss is nan")
 
 
 # Micro-batches
