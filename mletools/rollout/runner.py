@@ -393,7 +393,8 @@ class Runner:
     def _play(self, item: Item) -> Result:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
         job = replace(item.job, policy=self.resources.models["policy"].stamped(item.job.policy))
-        result = Result(self.tapes.has(item.tape) or self._finished(item))
+        # without a tape what is written is of the first copies
+        result = Result(again=item.times == 1 or self.tapes.has(item.tape) or self._finished(item))
         try:
             environment = self.resources.environment(job.task, item.tape, self.tapes.tape(item.tape))
             reason = self.resources.no_validation.get(job.task["id"])
