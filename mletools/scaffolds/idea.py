@@ -110,8 +110,10 @@ def _implement(
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}
     episode.charge("implementer", reply)
-    code = read_answer(reply["text"], reply["finish_reason"]).code
+    code = read_answer(reply["text"], reply["finish_reason"], reply.get("reasoning")).code
     if code is not None:
         episode.run(code)
     answer: Message = {"role": "assistant", "content": reply["text"]}
+    if reasoning := reply.get("reasoning"):
+        answer["reasoning"] = reasoning
     return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage_of(reply)}

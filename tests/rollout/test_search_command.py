@@ -194,6 +194,18 @@ def test_the_summary_counts_lenient_readings_and_fallbacks(
     )
 
 
+def test_a_program_that_the_server_took_for_reasoning(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+
+    def answer(body: dict[str, Any]) -> Any:
+        said = searching(body)
+        return {"content": "", "reasoning_content": said.rstrip()} if "```" in said else said
+
+    with FaultyServer(answer) as server:
+        (made,) = records(run_command(*search(server, "aide", 2), cwd=tmp_path).stdout)
+    assert all(turn["code"] for turn in made["turns"])
+
+
 def test_a_graph_that_is_kept_is_not_discarded_unasked(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     with FaultyServer(searching) as server:
