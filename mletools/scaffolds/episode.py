@@ -511,7 +511,12 @@ def _is_valid(turn: Turn) -> bool:
 def _counted(reply: Reply) -> int:
     if reply["completion_tokens"] is not None:
         return int(reply["completion_tokens"])
-    return len(reply["text"]) // CHARACTERS_A_TOKEN + 1
+    texts = [
+        reply["text"],
+        reply.get("reasoning") or "",
+        *(call["arguments"] for call in reply.get("tool_calls") or []),
+    ]
+    return sum(map(len, texts)) // CHARACTERS_A_TOKEN + 1
 
 
 def code_of(turns: Sequence[Turn], submission_turn: Turn | None) -> str | None:

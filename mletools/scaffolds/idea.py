@@ -20,6 +20,7 @@ from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
 from .messages import escaped, fenced, task_prompt
 from .reading import read_answer
+from .states import check_rows
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Idea(Scaffold[IdeaSettings]):
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("not a state: use the output of mle-rollout --scaffold codeact --write-states")
+        check_rows(job.record, job.settings)
         messages, query, tokens = job.record["messages"], start.get("query"), job.settings.trajectory_tokens
         idea, implemented = None, None
         reason: StopReason = "format"

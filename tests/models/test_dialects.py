@@ -621,6 +621,22 @@ def test_options_that_are_none(given: str, words: str, tmp_path: Path) -> None:
     assert words in re.sub(r"\s+", " ", done.stderr.decode())
 
 
+def test_a_server_that_refuses_what_it_demands_is_not_asked_on_and_on(
+    serve: Callable[..., Provider], tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+
+    def answers(body: dict[str, Any], number: int) -> Answer:
+        sent = any("reasoning_content" in message for message in body["messages"])
+        if number == 0 or number > 9:
+            return works(body, {"reasoning_content": "so far"}, {})
+        return error(400, f"reasoning_content: {'Extra inputs are not permitted' if sent else 'is missing'}")
+
+    line = command(serve(answers).url, "react", "--tool-calls", "openai")
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and b"400: reasoning_content: " in done.stderr
+
+
 @pytest.mark.parametrize("model", ["scripted", "hf:policy", "vllm:policy", "llama:policy.gguf"])
 def test_fields_of_requests_are_for_servers(model: str, tmp_path: Path) -> None:
     line = [*command("http://host", "single", "--model-option", "top_k=20"), "-m", model, "--dry-run"]

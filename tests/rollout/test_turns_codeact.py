@@ -421,6 +421,14 @@ def test_a_program_that_the_implementers_server_took_for_reasoning(asked: Played
     assert {record["implementer"]["messages"][1]["reasoning"] for record in made} == {said["reasoning_content"]}
 
 
+def test_a_state_with_other_validation_rows_is_set_aside(asked: Played, tmp_path: Path) -> None:
+    line = command("http://127.0.0.1:9", "idea", "--implementer", "frozen", "--data", str(asked.folder), "--validation", "0.3",
+                   tasks=str(asked.folder / "states.jsonl"))  # fmt: skip
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert b"its score is on other validation rows: it was made with --validation 0.2" in done.stderr
+
+
 def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(json.dumps(asked.of("mill_0")) + "\n")
     with FaultyServer(in_steps([IDEA])) as server:
