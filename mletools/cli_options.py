@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
@@ -42,7 +43,11 @@ class Url(click.ParamType[Any]):
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not re.match(r"https?://[^/\s]+\S*$", value):
+        try:
+            valid = re.match(r"https?://[^/\s]+\S*$", value) is not None and urlsplit(value).hostname is not None
+        except ValueError:  # a bracket that is not closed, for example
+            valid = False
+        if not valid:
             self.fail(f"{value!r} is no URL such as http://localhost:8000/v1", param, ctx)
         return value
 

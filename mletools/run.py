@@ -212,11 +212,15 @@ class Run:
             return True
         return False
 
-    def emit(self, record: AnyRecord) -> bool:
-        """Write a record; False if the resumed run has written it. From any thread."""
+    def settled(self, ids: Counter[str]) -> None:
+        """Of the records of the resumed run, so many with these ids do not come again."""
+        self._skip.subtract(ids)
+
+    def emit(self, record: AnyRecord, again: bool = True) -> bool:
+        """Write a record; False if it comes `again`, and the resumed run has written it. From any thread."""
         assert self._out is not None
         with self._lock:
-            if self._finished_before(record):
+            if again and self._finished_before(record):
                 return False
             stamped = self.stamp(record)
             self.endless |= any(entry.get("options", {}).get("forever") for entry in _lineage(stamped))
@@ -390,7 +394,7 @@ class Run:
             with open(path, "rb") as file:
                 while block := file.read(1 << 20):
                     total += block.count(b"\n")
-        return max(0, total * records - sum(self._skip.values()))
+        return max(0, total * records - self.counts["finished before"])
 
     def progress(self, total: int | Callable[[], int | None] | None, unit: str = "records") -> None:
         """Show a progress bar if standard error is a terminal, to which nothing else of the pipe writes; `total` is only

@@ -25,6 +25,7 @@ from .errors import ToolError
 from .jsonl import END, JsonObject, dumps, read_lines
 
 PATIENCE = 5, 0.02  # attempts at a lock, and seconds between them: is_locked may hold it for a moment
+LEFT = "left by an unfinished run; --resume continues it, --force discards it"
 AnyRecord = Mapping[str, object]  # of whatever kind
 Key = Callable[[Any], object]  # of a record
 
@@ -146,7 +147,7 @@ class Output:
         if resume:
             self._take_up(key)
         elif self._file.seek(0, os.SEEK_END) and not force:
-            raise ToolError(f"{self.partial}: left by an unfinished run; --resume continues it, --force discards it")
+            raise ToolError(f"{self.partial}: {LEFT}")
         else:
             self._file.truncate(0)
 
@@ -239,12 +240,19 @@ class Side:
     def __init__(self, output: Output, stamp: Callable[[AnyRecord], AnyRecord]):
         self.output, self._stamp = output, stamp
         self._lock = threading.Lock()
+        self._skip = Counter(output.finished)  # as of Run
         self.written = 0
 
-    def emit(self, record: AnyRecord) -> None:
-        """Write a record, unless the resumed run has written it."""
+    def settled(self, ids: Counter[str]) -> None:
+        """As of Run."""
+        self._skip.subtract(ids)
+
+    def emit(self, record: AnyRecord, again: bool = True) -> None:
+        """Write a record, unless it comes `again`, and the resumed run has written it."""
         with self._lock:
-            if not self.output.finished[record["id"]]:
+            if again and self._skip[record["id"]] > 0:
+                self._skip[record["id"]] -= 1
+            else:
                 self.output.write(self._stamp(record))
                 self.written += 1
 

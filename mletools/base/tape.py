@@ -8,7 +8,8 @@ Not covered: the kinds of events; two runs on one file (the caller's output is l
 
 import os
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -31,6 +32,7 @@ class Tapes:
         self._lock = threading.Lock()
         self._kept: dict[str, list[JsonObject]] = {}
         self._done: set[str] = set()
+        self.settled = Counter[str]()  # ids of the records of jobs that a killed run had completed
         self._file: BinaryIO | None = None
         if path is None:
             return
@@ -53,9 +55,9 @@ class Tapes:
         """True if a killed run had completed this job."""
         return job in self._done
 
-    def done(self, job: str) -> None:
-        """Drop the job's events: its records are written."""
-        self.write({"job": job, "what": DONE})
+    def done(self, job: str, records: Sequence[str] = ()) -> None:
+        """Drop the job's events: its records, of these ids, are written."""
+        self.write({"job": job, "what": DONE, "records": list(records)})
 
     def write(self, event: JsonObject) -> None:
         """Append an event and wait until it is on disk, because it may have cost money."""
@@ -94,6 +96,7 @@ class Tapes:
                 if what == DONE:
                     self._kept.pop(job, None)
                     self._done.add(job)
+                    self.settled.update(event.get("records", ()))
                 elif what == CUT:
                     del self._kept.get(job, [])[event["at"] :]
                 else:

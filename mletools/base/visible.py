@@ -5,7 +5,9 @@ invisible characters, halves of surrogate pairs. Not covered: letters that look 
 """
 
 import re
+import sys
 import unicodedata
+from pathlib import Path
 
 # Invisible, though Unicode counts them as letters or marks: joiners, fillers, variation selectors.
 _INVISIBLE = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810)}
@@ -41,6 +43,11 @@ _BLOCK, _LINE = _Spelled("\n\t"), _Spelled("")
 def visible(text: str) -> str:
     """Several lines, with tabs and line ends as they are; a carriage return before a line end goes."""
     return _CRLF.sub("\n", text).translate(_BLOCK)
+
+
+def to_stderr(message: str) -> None:
+    """Write a notice of this command to standard error."""
+    print(visible(f"{Path(sys.argv[0]).name}: {message}"), file=sys.stderr, flush=True)
 
 
 def visible_line(text: str) -> str:

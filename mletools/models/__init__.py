@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from ..base.errors import RecordError, ToolError
+from ..base.errors import OptionError, RecordError, ToolError
 from ..base.hub import model_folder
 from ..base.words import did_you_mean
 from ..records.rollout import Message
@@ -252,8 +252,15 @@ def check_model(spec: str, server: ServerOptions) -> None:
 
 
 def _kind(spec: str, server: ServerOptions | None) -> tuple[str, str]:
-    """(the name in ENGINES, what the engine opens). ToolError: the name or the address is missing."""
+    """(the name in ENGINES, what the engine opens). ToolError: the name or the address is missing, or it cannot take the
+    fields of requests that the user set.
+    """
     kind, _, rest = spec.partition(":")
+    if kind in ENGINES and kind != "http" and server is not None and server.fields:
+        raise OptionError(
+            f"{spec}: there are no requests to add {', '.join(server.fields)} to: --model-option and the --ROLE-option of other "
+            "models are for those of servers"
+        )
     if kind == "scripted":
         return kind, rest
     if kind in ("hf", "vllm"):

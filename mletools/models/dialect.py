@@ -225,7 +225,8 @@ def _learnt_reasoning(known: Known, key: str, message: str, sent: Mapping[str, o
         was_sent = isinstance(messages, list) and any(name in each for each in messages for name in REASONING)
         known = replace(known, reasoning="none") if was_sent else known
         return known, "the server refuses the model's reasoning with the messages: not sent from now on"
-    if re.search(_DEMANDED, message, re.I):
+    refused = known.reasoning == "none" and known.reasoning_key == key
+    if re.search(_DEMANDED, message, re.I) and not refused:
         known = replace(known, reasoning="all", reasoning_key=key)
         return known, "the server demands the model's reasoning with the messages: sent from now on"
     return known, ""

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from ..base import jsonl
 from ..base.errors import ToolError
 from ..base.ids import derive_seed
+from ..base.visible import to_stderr
 from . import ServerOptions
-from .http import Served, to_stderr
+from .http import Served
 
 MOST_TEXTS = 32  # of one request: the smallest limit of common servers
 CACHED_TEXTS = 4096  # as numbers of 8 bytes: 100 MB with vectors of 3072

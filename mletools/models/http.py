@@ -8,16 +8,14 @@ elimination), reading an answer (completion) or an error (server_errors).
 """
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..base.errors import RecordError, ToolError
-from ..base.visible import visible
+from ..base.visible import to_stderr
 from . import ContextExceeded, Reply, Request, ServerOptions, server_errors, wire
 from .address import CHAT, DEFAULT_KEY, read_address, read_key
 from .completion import read_reply
@@ -52,11 +50,6 @@ class Response:
 
 
 Amend = Callable[[Response], dict[str, object] | None]
-
-
-def to_stderr(message: str) -> None:
-    """Write a notice to standard error."""
-    print(visible(f"{Path(sys.argv[0]).name}: {message}"), file=sys.stderr, flush=True)
 
 
 class Served:
@@ -150,7 +143,7 @@ class Served:
         status, body = response.status, response.body
         if moved := wire.redirection(status, response.headers):
             raise ToolError(f"{self.url}: {self._without_key(moved)}")
-        stated = stated_wait_s(response.headers, body if status in BUSY else b"") if status else None
+        stated = stated_wait_s(response.headers, body, status in BUSY) if status else None
         if status in (0, 200):
             return stated
         if server_errors.is_spent(status, body, stated):

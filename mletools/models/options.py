@@ -183,18 +183,20 @@ class ModelOptions:
 
     def check_role(self, model: str, url: str | None, role: RoleOptions) -> None:
         """The same for the model of another role; see `open_role`."""
-        check_model(model, self._server_of(url, role))
+        check_model(model, self._role_server(url, role))
 
     def open_role(self, model: str, url: str | None, role: RoleOptions) -> Model:
         """The model of another role, at `url` (default: --model-url). ToolError: it cannot be opened."""
-        server = replace(self._server_of(url, role), fields=joined(role.option))
-        return open_model(model, server, dtype=self.dtype, engine=joined(self.engine_option))
+        return open_model(model, self._role_server(url, role), dtype=self.dtype, engine=joined(self.engine_option))
 
     def open_embeddings(self, model: str, url: str | None, role: KeyOptions) -> "HttpEmbeddings":
         """The embedding model, at `url` (default: --model-url). ToolError: it cannot be opened."""
         from .embedding import open_embeddings
 
         return open_embeddings(model, self._server_of(url, role))
+
+    def _role_server(self, url: str | None, role: RoleOptions) -> ServerOptions:
+        return replace(self._server_of(url, role), fields=joined(role.option))
 
     def _server_of(self, url: str | None, role: KeyOptions) -> ServerOptions:
         """A role's server, with its own key, or that of --model-url where the two are one server."""

@@ -37,13 +37,12 @@ def is_stream(body: bytes) -> bool:
 
 
 def error_event(body: bytes) -> bytes:
-    """The JSON of the error that a stream holds; the body itself where it is no stream or holds none."""
-    if not is_stream(body):
+    """The JSON of the error that a stream holds; the body itself where it is no stream of JSON or holds none."""
+    try:
+        events = _events(body) if is_stream(body) else []
+    except ValueError:
         return body
-    for event in _events(body):
-        if event.get("error"):
-            return json.dumps(event).encode()
-    return body
+    return next((json.dumps(event).encode() for event in events if event.get("error")), body)
 
 
 def joined(body: bytes) -> dict[str, object]:

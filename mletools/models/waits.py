@@ -31,16 +31,20 @@ def wait_s(attempt: int, seed: int, backoff: float, stated: float | None = None)
     return stated + jitter if stated else min(LONGEST_BACKOFF_S, step + jitter)
 
 
-def stated_wait_s(headers: Mapping[str, str], body: bytes = b"") -> float | None:
-    """Seconds that a server asks to wait, from 0 to a day; None where it states none, or nothing sensible."""
+def stated_wait_s(headers: Mapping[str, str], body: bytes = b"", busy: bool = True) -> float | None:
+    """Seconds that a server asks to wait, from 0 to a day; None where it states none, or nothing sensible.
+
+    busy: its status says that it has too much to do. Else limits and what the body says are about other requests.
+    """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _sensible(milliseconds / 1000)
     after = headers.get("Retry-After")
     if after is not None:
         return _sensible(_number(after) if _number(after) is not None else _until(after))
-    resets = _resets(headers)
-    if resets:
+    if not busy:
+        return None
+    if resets := _resets(headers):
         return max(resets)
     if found := _IN_BODY.search(body[:MOST_BODY].decode("utf-8", "replace")):
         return _sensible(_duration(found[1] or found[2]))
@@ -48,21 +52,22 @@ def stated_wait_s(headers: Mapping[str, str], body: bytes = b"") -> float | None
 
 
 def _resets(headers: Mapping[str, str]) -> list[float]:
-    """The waits until limits are reset: of those that are used up, or of all where none is said to be."""
-    waits, used_up = [], []
+    """The waits until limits are reset: of those that are used up, or where none is, of those that do not say what is left."""
+    unsaid, used_up = [], []
     for name, value in headers.items():
         match = _RESET.fullmatch(name)
         wait = _sensible(_reset(value.strip())) if match else None
         if match is None or wait is None:
             continue
-        waits.append(wait)
         if match[2]:
             left = headers.get(f"anthropic-ratelimit{match[2]}-remaining")
         else:
             left = headers.get(f"x-ratelimit-remaining{match[1] or ''}")
-        if left is not None and left.strip() == "0":
+        if left is None:
+            unsaid.append(wait)
+        elif left.strip() == "0":
             used_up.append(wait)
-    return used_up or waits
+    return used_up or unsaid
 
 
 def _reset(value: str) -> float | None:

@@ -71,6 +71,7 @@ class RunResources:
     run_code: RunCode | None = None
     graphs: Path | None = None  # where searches keep their graphs
     resume: bool = False  # continue the graphs that are there
+    force: bool = False  # discard them
     jobs: int = 1  # nodes of searches that are developed at once
     embeddings: "HttpEmbeddings | None" = None  # None: TF-IDF
     selection: bool = False  # selection rows are held out, too
@@ -290,7 +291,13 @@ class TaskEnvironment:
 
     def graph(self) -> tuple[Path, bool]:
         assert self._resources.graphs is not None
-        return self._resources.graphs / f"{self._name}.jsonl", self._resources.resume
+        path = self._resources.graphs / f"{self._name}.jsonl"
+        if not (self._resources.resume or self._resources.force) and path.exists() and path.stat().st_size:
+            raise ToolError(
+                f"{path}: holds an earlier search; --from-graph and another --graph begin with its nodes, --resume (of an -o "
+                "FILE) continues it, --force discards it"
+            )
+        return path, self._resources.resume
 
     def cell(
         self,

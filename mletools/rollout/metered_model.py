@@ -7,7 +7,7 @@ requests go to the engine together: the company of a request does not depend on 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -111,13 +111,10 @@ class MeteredModel:
         """The reply, and the seconds that it took."""
         if self._batch is not None:
             return self._batch.sample(request)
-        started = time.perf_counter()
-        if self.model.batch == 1:
+        with nullcontext() if self.model.batch == 1 else self._lock:  # an engine of batches takes one call at a time
+            started = time.perf_counter()
             reply = self.model.sample([request])[0]
-        else:
-            with self._lock:  # such an engine takes one call at a time
-                reply = self.model.sample([request])[0]
-        return reply, time.perf_counter() - started
+            return reply, time.perf_counter() - started
 
 
 def judging(engine: Model, options: ModelOptions, answers: JudgeOptions, seeded: bool) -> MeteredModel:

@@ -19,6 +19,7 @@ from ..base.errors import RecordError, ToolError
 from ..base.ids import content_id, derive_seed
 from ..base.jsonl import Line
 from ..base.options import option
+from ..base.output import LEFT
 from ..base.tape import Tapes
 from ..grading import RunCode
 from ..records import schema
@@ -35,8 +36,6 @@ from .metered_model import RunModels
 from .probe import Installed
 from .program_facts import Probe, ProgramFacts, Public, probe_interpreter, probe_sandbox
 
-# A job's rollouts that are still to be written, or why it has none.
-Result = tuple[list[Played], RecordError | None]
 BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
 BY_OWN_SCORES = "searches by the scores that programs print"
 NOT_ASKED = "requests for help too long for the ideator"
@@ -51,7 +50,21 @@ class Item(NamedTuple):
     line: Line
     job: Job[Any]
     tape: str  # the name of its tape
-    times: int  # how often the input had it so far: a task that stands there twice is worked on twice, and alike
+    times: int  # its number among the copies that no killed run has completed: a task that stands in the input twice is
+    # worked on twice, and alike
+
+
+@dataclass
+class Result:
+    """What became of a job: the ids of its records, those that are still to be written, or why it has none.
+
+    again: a killed run may have written some of them.
+    """
+
+    again: bool
+    ids: list[str] = field(default_factory=list)
+    kept: list[Played] = field(default_factory=list)
+    problem: RecordError | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +172,7 @@ class Runner:
         if needs.note is not None:
             run.say(needs.note)
         run.open()
+        self._refuse_what_is_left()
         with ExitStack() as stack:
             batch = needs.batch or BATCH
             models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
@@ -189,6 +203,7 @@ class Runner:
                 run_code=self.run_code,
                 graphs=graphs,
                 resume=run.resume,
+                force=run.force,
                 jobs=run.jobs,
                 embeddings=self.models.embeddings(stack),
                 selection=needs.selection,
@@ -205,6 +220,16 @@ class Runner:
             if graphs is not None and not needs.graph_folder:
                 shutil.rmtree(graphs, ignore_errors=True)
         self.tapes.close(complete=True)
+
+    def _refuse_what_is_left(self) -> None:
+        """ToolError where a killed run has left paid answers or nodes, and this one would discard them unasked."""
+        if self.run.resume or self.run.force:
+            return
+        tape, graphs = self.run.sidecar_path("tape"), self.run.sidecar_path("graph")
+        if tape is not None and tape.exists() and tape.stat().st_size:
+            raise ToolError(f"{tape}: {LEFT}")
+        if graphs is not None and graphs.is_dir() and any(graphs.iterdir()):
+            raise ToolError(f"{graphs}: {LEFT}")
 
     def _what_is_left(self, needs: Needs) -> str:
         """What a user can do with the nodes of searches that are stopped."""
@@ -278,24 +303,27 @@ class Runner:
         run = self.run
         self.states = run.side_output(needs.states) if needs.states else None
         self.steps = run.side_output(needs.steps) if needs.steps else None
+        for output in (run, self.states, self.steps):
+            if output is not None:
+                output.settled(self.tapes.settled)
         run.progress(lambda: run.count_lines(self.options.group_size), "rollouts")
         for batch, results, error in run.map(self._work, self._batches()):
             if error is not None:
                 raise error
-            for item, (rollouts, problem) in zip(batch, results, strict=True):
-                self._settle(item, rollouts, problem)
+            for item, result in zip(batch, results, strict=True):
+                self._settle(item, result)
 
-    def _settle(self, item: Item, rollouts: list[Played], problem: RecordError | None) -> None:
-        if problem is not None:
+    def _settle(self, item: Item, result: Result) -> None:
+        if result.problem is not None:
             if item.line.place not in self.rejected:  # a group's rollouts fail for the same reason
-                self.run.reject(item.line, str(problem))
+                self.run.reject(item.line, str(result.problem))
             self.rejected.add(item.line.place)
             if self.source is not None:
                 self.source.refuse(item.line.record["id"], 1)
             return
-        for rollout in rollouts:
-            self._emit(rollout)
-        self.tapes.done(item.tape)
+        for played in result.kept:
+            self._emit(played, result.again)
+        self.tapes.done(item.tape, result.ids)
         if self.source is not None:
             self.source.finished(1)
 
@@ -322,7 +350,7 @@ class Runner:
 
     def _groups(self) -> Iterator[list[Item]]:
         """The jobs of each line of the input."""
-        times: Counter[str] = Counter()
+        copies, undone = Counter[str](), Counter[str]()
         name, size, fields = self.options.scaffold, self.options.group_size, self.models.fields
         tasks = ((line, self.run.seed) for line in self.run.lines(*self.scaffold.inputs))
         for line, seed in tasks if self.source is None else self.source:
@@ -331,14 +359,15 @@ class Runner:
             for job in group_jobs(
                 self.scaffold, name, self.settings, cast(Task | Rollout, line.record), policy, size, seed, *fields
             ):
-                times[job.id] += 1
-                tape = job.id if times[job.id] == 1 else f"{job.id}-{times[job.id]}"
-                items.append(Item(line, job, tape, times[job.id]))
+                copies[job.id] += 1
+                tape = job.id if copies[job.id] == 1 else f"{job.id}-{copies[job.id]}"
+                undone[job.id] += not self.tapes.is_done(tape)
+                items.append(Item(line, job, tape, undone[job.id]))
             yield items
 
     def _finished(self, item: Item) -> bool:
         # a job of several records has more to come after the first, as long as there is a tape that says so
-        written = self.run.finished(item.job.id, item.times)
+        written = self.run.finished(item.job.id, self.tapes.settled[item.job.id] + item.times)
         return self.tapes.is_done(item.tape) or (written and not self.tapes.has(item.tape))
 
     def _work(self, batch: list[Item]) -> list[Result]:
@@ -364,7 +393,8 @@ class Runner:
     def _play(self, item: Item) -> Result:
         """Play a job. Its records leave as they are made, unless the order of the input is to be kept."""
         job = replace(item.job, policy=self.resources.models["policy"].stamped(item.job.policy))
-        kept: list[Played] = []
+        # without a tape what is written is of the first copies
+        result = Result(again=item.times == 1 or self.tapes.has(item.tape) or self._finished(item))
         try:
             environment = self.resources.environment(job.task, item.tape, self.tapes.tape(item.tape))
             reason = self.resources.no_validation.get(job.task["id"])
@@ -377,13 +407,14 @@ class Runner:
                     if reason is not None:
                         record["no_validation"] = reason
                     self._check(record)
+                    result.ids.append(record["id"])
                     if self.run.keep_order or self.batch > 1:
-                        kept.append(played)
+                        result.kept.append(played)
                     else:
-                        self._emit(played)
+                        self._emit(played, result.again)
         except RecordError as error:
-            return [], error
-        return kept, None
+            result.problem = error
+        return result
 
     def _check(self, record: Rollout) -> None:
         """ToolError where a scaffold, which may be anyone's, has made a record that no other command would read."""
@@ -408,15 +439,15 @@ class Runner:
             )
         return replace(job, settings=settings)
 
-    def _emit(self, played: Played) -> None:
+    def _emit(self, played: Played, again: bool) -> None:
         match played:
             case State(record):
                 if self.states is not None:
-                    self.states.emit(cast(Any, record))
+                    self.states.emit(cast(Any, record), again)
             case Step(record):
                 if self.steps is not None:
-                    self.steps.emit(cast(Any, record))
-            case rollout if self.run.emit(cast(Any, self.source.stamped(rollout) if self.source else rollout)):
+                    self.steps.emit(cast(Any, record), again)
+            case rollout if self.run.emit(cast(Any, self.source.stamped(rollout) if self.source else rollout), again):
                 self._count(rollout)
 
     def _count(self, rollout: Rollout) -> None:

@@ -5,6 +5,7 @@ an Environment (interface). Each is a subclass of Scaffold, by its name here or 
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,26 @@ def open_scaffold(name: str) -> Scaffold[Any]:
 def load(spec: str, what: str) -> Any:
     """The attribute that `module:Name` or `path/to/file.py:Name` names. ToolError, beginning with `what`: there is none."""
     module, _, attribute = spec.rpartition(":")
+    if module.endswith(".py") and not Path(module).is_file():
+        raise ToolError(f"{what}: {module}: no such file")
     try:
-        return getattr(_imported(module), attribute)
-    except (ImportError, FileNotFoundError) as error:
-        raise ToolError(f"{what}: {error}") from None
+        loaded = _imported(module)
+    except Exception as error:  # anybody's code runs at its import
+        raise ToolError(f"{what}: {_failure(error)}") from error
+    try:
+        return getattr(loaded, attribute)
     except AttributeError:
         raise ToolError(f"{what}: {module} has no {attribute}") from None
+
+
+def _failure(error: Exception) -> str:
+    """What went wrong at an import, and on which line of the file."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    inside = [frame for frame in own if Path(frame.filename).parent != Path(importlib.__file__).parent]
+    return f"{inside[0].filename}:{inside[0].lineno}: {type(error).__name__}: {error}" if inside else str(error)
 
 
 def _imported(module: str) -> Any:
@@ -64,8 +79,7 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
     path = Path(module).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"{module}: no such file")
+    assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = loaded  # dataclasses look themselves up there
     spec.loader.exec_module(loaded)

@@ -7,6 +7,7 @@ agents that need another server than their model's, scores for the agent.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -208,7 +209,7 @@ class _Work(Episode[CommandSettings]):
             self._refused += 1
             if self._refused > self.settings.max_turns:
                 raise Ended("format") from None
-            return {"error": str(error)}
+            return {"error": re.sub(r"^https?://\S+: ", "", str(error))}  # not the server's address
         return {
             "text": reply["text"],
             "reasoning": reply["reasoning"],

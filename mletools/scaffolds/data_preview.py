@@ -268,19 +268,24 @@ def _line(text: str, most: int) -> str:
 
 def listing(folder: Path) -> str:
     """The files below a folder with their sizes, and how the tables and texts at its top begin."""
-    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    lines = [f"{one_line(str(path))} ({(folder / path).stat().st_size} bytes)" for path in files[:MOST_FILES]]
+    files = sorted(_files(folder)[0], key=lambda file: Path(file.name))
+    lines = [f"{one_line(file.name)} ({file.size} bytes)" for file in files[:MOST_FILES]]
     more = [f"and {len(files) - MOST_FILES} more"] if len(files) > MOST_FILES else []
-    tables = [beginning(folder, str(path)) for path in files if len(path.parts) == 1 and path.suffix in LOOKED_INTO]
+    tables = [beginning(folder, file.name) for file in files if "/" not in file.name and file.suffix in LOOKED_INTO]
     return "\n".join(lines + more) + "\n\n" + "\n\n".join(tables)
 
 
 def beginning(folder: Path, name: str) -> str:
-    """How a file of a folder begins."""
+    """How a file of a folder begins; of a link, that there is none."""
+    path = folder / name
     try:
-        with (folder / name).open("rb") as file:
-            head = file.read(LOOKED_AT)
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return f"There is no file {name}."
+        text, encoding = _decoded(path, 4 * LOOKED_AT)
     except OSError:
         return f"There is no file {name}."
-    lines = head.decode("utf-8", "replace").split("\n")[:LINES_LOOKED_AT]
-    return f"{one_line(name)} begins:\n" + "\n".join(escaped(line[: LOOKED_AT // 4]) for line in lines).rstrip()
+    if text is None:
+        return f"{one_line(name)} is no text."
+    lines = [line.removesuffix("\r") for line in text[:LOOKED_AT].split("\n")[:LINES_LOOKED_AT]]
+    note = f" ({encoding})" if encoding else ""
+    return f"{one_line(name)}{note} begins:\n" + "\n".join(escaped(line[: LOOKED_AT // 4]) for line in lines).rstrip()

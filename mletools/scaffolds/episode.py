@@ -291,14 +291,17 @@ class Episode(Generic[S]):
 
     def observe(self, text: str, action: Action | None = None) -> None:
         """Tell the policy what came of its message; where it was a tool call, in the tool's name."""
-        message: Message = {"role": "user", "content": text}
-        if action is not None and action.id is not None:
-            message = {"role": "tool", "content": text, "tool_call_id": action.id}
+        id = None if action is None else action.id
         calls = self.messages[-1].get("tool_calls", ()) if action is not None else ()
-        self.messages.append(message)
-        for call in calls:  # the protocol wants an answer to each
-            if call["id"] != action.id:  # type: ignore[union-attr]
-                self.messages.append({"role": "tool", "content": NOT_CARRIED_OUT, "tool_call_id": call["id"]})
+        others: list[Message] = [  # the protocol wants an answer to each, ahead of a user's message
+            {"role": "tool", "content": NOT_CARRIED_OUT, "tool_call_id": call["id"]}
+            for call in calls
+            if call["id"] != id
+        ]
+        if id is None:
+            self.messages += [*others, {"role": "user", "content": text}]
+        else:
+            self.messages += [{"role": "tool", "content": text, "tool_call_id": id}, *others]
 
     def correct(self, fault: Fault, how: str) -> None:
         """Answer a message that takes no action with what is wrong and how it is done, and mark the turn."""
@@ -508,7 +511,12 @@ def _is_valid(turn: Turn) -> bool:
 def _counted(reply: Reply) -> int:
     if reply["completion_tokens"] is not None:
         return int(reply["completion_tokens"])
-    return len(reply["text"]) // CHARACTERS_A_TOKEN + 1
+    texts = [
+        reply["text"],
+        reply.get("reasoning") or "",
+        *(call["arguments"] for call in reply.get("tool_calls") or []),
+    ]
+    return sum(map(len, texts)) // CHARACTERS_A_TOKEN + 1
 
 
 def code_of(turns: Sequence[Turn], submission_turn: Turn | None) -> str | None:

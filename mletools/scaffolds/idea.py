@@ -20,6 +20,7 @@ from .episode import Episode
 from .interface import Ended, Environment, Job, Scaffold, Settings, usage_of
 from .messages import escaped, fenced, task_prompt
 from .reading import read_answer
+from .states import check_rows
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Idea(Scaffold[IdeaSettings]):
         start = job.record.get("state")
         if job.record["stop_reason"] != "asked" or not start:
             raise RecordError("not a state: use the output of mle-rollout --scaffold codeact --write-states")
+        check_rows(job.record, job.settings)
         messages, query, tokens = job.record["messages"], start.get("query"), job.settings.trajectory_tokens
         idea, implemented = None, None
         reason: StopReason = "format"
@@ -110,8 +112,10 @@ def _implement(
     if "refused" in reply:
         return {"model": settings.implementer, "messages": messages, "refused": reply["refused"]}
     episode.charge("implementer", reply)
-    code = read_answer(reply["text"], reply["finish_reason"]).code
+    code = read_answer(reply["text"], reply["finish_reason"], reply.get("reasoning")).code
     if code is not None:
         episode.run(code)
     answer: Message = {"role": "assistant", "content": reply["text"]}
+    if reasoning := reply.get("reasoning"):
+        answer["reasoning"] = reasoning
     return {"model": settings.implementer, "messages": [*messages, answer], "usage": usage_of(reply)}

@@ -151,7 +151,7 @@ class Memory(Scaffold[MemorySettings]):
                 max_seconds=None if bounds.max_seconds is None else bounds.max_seconds - seconds,
                 max_usd=None if bounds.max_usd is None else bounds.max_usd - usd,
             )
-            if number and ((left.max_seconds or 1) <= 0 or (left.max_usd is not None and left.max_usd <= 0)):
+            if number and any(rest is not None and rest <= 0 for rest in (left.max_seconds, left.max_usd)):
                 break
             id = content_id(job.id, "trace", number) if number else job.id
             trace = replace(job, id=id, seed=derive_seed(job.seed, "trace", number), settings=left)

@@ -6,7 +6,7 @@ decides), the wording of the question, solutions of single turns (mle-filter --c
 output, which remains untrusted text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -15,6 +15,7 @@ from ..base.errors import RecordError, ToolError
 from ..base.growing import GrowingFile
 from ..base.ids import canonical, content_id, derive_seed
 from ..base.jsonl import loads, read_files
+from ..base.visible import to_stderr
 from ..records import schema
 from ..records.common import LongText
 from ..records.rollout import Execution, Rollout
@@ -81,12 +82,13 @@ class PreviousPool:
 class GrowingPool(PreviousPool):
     """The newest `most` solutions of each task, in files that grow while they are drawn from: a policy's own latest ones.
 
-    What was appended is read before each draw, up to the last whole line. Errors are those of `read`.
+    What was appended is read before each draw, up to the last whole line. A line that is torn is left out, which `say` is
+    told; else errors are those of `read`.
     """
 
-    def __init__(self, paths: Sequence[Path], most: int):
+    def __init__(self, paths: Sequence[Path], most: int, say: Callable[[str], None] = to_stderr):
         super().__init__({})
-        self.most = most
+        self.most, self._say = most, say
         self._files = [GrowingFile(path) for path in dict.fromkeys(paths)]
 
     def draw(self, task: str, seed: int) -> Previous | None:
@@ -103,7 +105,9 @@ class GrowingPool(PreviousPool):
         try:
             record = loads(line)
         except ValueError as error:
-            raise RecordError(f"{place}: {error}") from None
+            # a killed pipe leaves the beginning of a line, and the next run writes on behind it
+            self._say(f"{place}: left out: {error}")
+            return
         if not isinstance(record, dict):
             raise RecordError(f"{place}: not a JSON object")
         previous = _checked(record, place)

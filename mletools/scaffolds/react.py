@@ -4,6 +4,7 @@ Covered: the tools PythonInterpreter and Score as tags or tool calls, the format
 evaluation, episodes that count as timed out, states (states). Not covered: state between programs; each runs from the beginning.
 """
 
+import json
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -76,7 +77,8 @@ class React(Scaffold[ReactSettings]):
         """The states of an episode (--write-states), then its rollout. RecordError: it cannot begin from its state."""
         settings = job.settings
         limits = {"execution_seconds": f"{settings.execution_seconds:g}", "max_turns": str(settings.max_turns)}
-        system = task_prompt("react-system", job, environment, **limits)
+        name = json.dumps(job.task["name"], ensure_ascii=False)[1:-1]  # it stands in the example of a call
+        system = task_prompt("react-system", job, environment, name=name, **limits)
         question, start = task_prompt("task", job, environment), begun_from(job)
         if start is not None:
             question += "\n\n" + earlier_solution(start, settings)

@@ -9,7 +9,7 @@ from typing import Any
 from .. import prompts
 from ..base.errors import RecordError
 from ..base.options import option
-from ..records.rollout import StartState
+from ..records.rollout import Rollout, StartState
 from . import messages
 from .episode import Episode
 from .interface import Job, Settings, State, state_id
@@ -67,9 +67,7 @@ def begun_from(job: Job[Any], ranked_by: str | None = None) -> Entry | None:
         raise RecordError("not a state with a valid solution: use what --scaffold react or memory --write-states wrote")
     if turn >= len(record["turns"]) or "execution" not in record["turns"][turn]:
         raise RecordError("its solution is of a session: use what --scaffold react or memory --write-states wrote")
-    share = record.get("settings", {}).get("validation", 0.0)
-    if share != settings.validation:
-        raise RecordError(f"its score is on other validation rows: it was made with --validation {share:g}")
+    check_rows(record, settings)
     validation, reported = state.get("validation"), state.get("reported_score")
     score = test if ranked_by == "test" or settings.reveal_test else reported if validation is None else validation
     if score is None and ranked_by is not None:
@@ -85,6 +83,13 @@ def begun_from(job: Job[Any], ranked_by: str | None = None) -> Entry | None:
         validation=validation,
         test=test,
     )
+
+
+def check_rows(state: Rollout, settings: Settings) -> None:
+    """RecordError: the score of a state is on other validation rows than this run's."""
+    share = state.get("settings", {}).get("validation", 0.0)
+    if share != settings.validation:
+        raise RecordError(f"its score is on other validation rows: it was made with --validation {share:g}")
 
 
 def score_shown(start: Entry, settings: Settings) -> float | None:

@@ -67,7 +67,7 @@ class ScriptedModel:
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The same estimate of a prompt."""
-        return _tokens([message["content"] for message in messages])
+        return _tokens(_texts(messages))
 
     def close(self) -> None:
         """Nothing to close."""
@@ -119,13 +119,17 @@ def _the_same(request: Request, levels: list[str]) -> Reply:
 
 def _counted(request: Request, reply: Reply) -> Reply:
     """The reply with estimated counts of tokens: characters of texts and of the arguments of calls / 4, rounded up."""
-    prompt = [message["content"] for message in request.messages]
-    prompt += [call["function"]["arguments"] for each in request.messages for call in each.get("tool_calls", ())]
     return replace(
         reply,
-        prompt_tokens=_tokens(prompt),
+        prompt_tokens=_tokens(_texts(request.messages)),
         completion_tokens=_tokens([reply.text, *(call.arguments for call in reply.tool_calls)]),
     )
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    """What a prompt holds: the texts of messages and the arguments of calls."""
+    calls = [call["function"]["arguments"] for each in messages for call in each.get("tool_calls", ())]
+    return [*(message["content"] for message in messages), *calls]
 
 
 def _tokens(texts: Sequence[str]) -> int:

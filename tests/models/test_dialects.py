@@ -621,6 +621,62 @@ def test_options_that_are_none(given: str, words: str, tmp_path: Path) -> None:
     assert words in re.sub(r"\s+", " ", done.stderr.decode())
 
 
+def test_a_server_that_refuses_what_it_demands_is_not_asked_on_and_on(
+    serve: Callable[..., Provider], tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+
+    def answers(body: dict[str, Any], number: int) -> Answer:
+        sent = any("reasoning_content" in message for message in body["messages"])
+        if number == 0 or number > 9:
+            return works(body, {"reasoning_content": "so far"}, {})
+        return error(400, f"reasoning_content: {'Extra inputs are not permitted' if sent else 'is missing'}")
+
+    line = command(serve(answers).url, "react", "--tool-calls", "openai")
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and b"400: reasoning_content: " in done.stderr
+
+
+@pytest.mark.parametrize("model", ["scripted", "hf:policy", "vllm:policy", "llama:policy.gguf"])
+def test_fields_of_requests_are_for_servers(model: str, tmp_path: Path) -> None:
+    line = [*command("http://host", "single", "--model-option", "top_k=20"), "-m", model, "--dry-run"]
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines()[-1] == (
+        f"Error: {model}: there are no requests to add top_k to: --model-option and the --ROLE-option of other models are for "
+        "those of servers"
+    )
+
+
+def test_fields_of_a_role_are_for_servers(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    own = ("--ideator", "scripted", "--ideator-option", "top_k=20")
+    done = run_command(*command("http://host", "codeact", *own), cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"scripted: there are no requests to add top_k to" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--model-url", "--ideator-url"])
+def test_an_address_that_is_none(flag: str, tmp_path: Path) -> None:
+    line = command("http://host", "codeact", "--ideator", "adviser", "-m", "scripted", flag, "http://[::1")
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and b"'http://[::1' is no URL such as http://localhost:8000/v1" in done.stderr
+
+
+def test_a_stream_with_an_event_that_is_no_json_is_asked_for_again(
+    serve: Callable[..., Provider], tmp_path: Path
+) -> None:
+    write_tasks(tmp_path)
+
+    def answers(body: dict[str, Any], number: int) -> Answer:
+        if number > 0:
+            return ok()
+        return 200, b"data: {}\n\ndata: upstream connect error\n\n", {"Content-Type": "text/event-stream"}
+
+    server = serve(answers)
+    done = run_command(*command(server.url, "single", "--retries", "1"), cwd=tmp_path)
+    assert len(records(done.stdout)) == 1 and len(server.bodies) == 2
+
+
 # ---- servers that are not there yet
 
 

@@ -489,7 +489,9 @@ def test_the_malformed_agents_other_answers_are_mostly_of_no_use() -> None:
 def test_tokens_are_estimated_at_four_characters() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "execute_code", "arguments": "12345"}}
     messages = [{"role": "user", "content": "1234"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
-    assert open_model("scripted:lazy").sample([Request(messages, 1, task=TASK)]) == [replace(DONE, prompt_tokens=3)]
+    model = open_model("scripted:lazy")
+    assert model.sample([Request(messages, 1, task=TASK)]) == [replace(DONE, prompt_tokens=3)]
+    assert model.count_tokens(messages) == 3  # type: ignore[attr-defined]
 
 
 def test_the_lazy_agent_runs_nothing() -> None:

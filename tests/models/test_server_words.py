@@ -46,11 +46,26 @@ from mletools.models.waits import stated_wait_s
             2.0,
         ),
         ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "3s"}, 3.0),
+        ({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "2h24m0s"}, None),
         ({"x-ratelimit-reset-tokens": "9" * 5000}, None),
     ],
 )  # fmt: skip
 def test_waits_that_headers_state(headers: dict[str, str], seconds: float | None) -> None:
     assert stated_wait_s(HTTPHeaderDict(headers)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"Retry-After": "7"}, "", 7.0),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "2h24m0s"}, "", None),
+        ({}, "try again in 1.2s", None),
+    ],
+)
+def test_a_server_that_is_not_busy_is_waited_for_by_retry_after_alone(
+    headers: dict[str, str], body: str, seconds: float | None
+) -> None:
+    assert stated_wait_s(HTTPHeaderDict(headers), body.encode(), busy=False) == seconds
 
 
 def test_waits_until_a_time() -> None:

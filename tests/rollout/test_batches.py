@@ -1,6 +1,7 @@
 """Jobs whose requests an engine samples in one call: who is sampled with whom, and requests that are at fault."""
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,6 +96,22 @@ def test_where_the_engine_does_not_say_whose_fault_it_is_each_is_sampled_alone()
 def test_a_broken_engine_is_everybodys_error() -> None:
     answers = play(Engine(), [["a"], ["broken"]])
     assert [type(answer) for answer in answers] == [ToolError, ToolError]
+
+
+def test_waiting_for_other_jobs_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seconds of an answer count against --max-seconds."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    class Busy:
+        def __enter__(self) -> None:
+            clock[0] += 5  # another job's answer
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    answer = MeteredModel(Engine(), _lock=Busy()).ask("", [{"role": "user", "content": "a"}], 1, None, 9)  # type: ignore[arg-type]
+    assert answer["seconds"] == 0
 
 
 @pytest.mark.parametrize("size", [1, 7])

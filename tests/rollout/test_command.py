@@ -127,14 +127,15 @@ def test_what_is_not_spoken_is_refused_in_the_box_and_streams_are_answered(tmp_p
 
 def test_what_a_models_server_refuses_is_told_to_the_agent(tmp_path: Path) -> None:
     write_tasks(tmp_path)
-    asks = 'from asking import request\nfor turn in range(9):\n    print(request({"messages": [{"role": "user", "content": "x"}]})[0], flush=True)\n'
+    asks = 'from asking import request\nfor turn in range(9):\n    print(*request({"messages": [{"role": "user", "content": "x"}]}), flush=True)\n'
     write_agents(tmp_path, asks=asks)
 
     def refuse(body: dict[str, Any]) -> str:
         raise ValueError("no such thing")
 
     record, _ = play(tmp_path, refuse, "asks", "--max-turns", "3")
-    assert record["execution"]["stdout"]["head"] == "400\n" * 3 and record["turns"] == []
+    told = record["execution"]["stdout"]["head"]
+    assert told.count("400 ") == 3 and "no such thing" in told and "http://" not in told and record["turns"] == []
     assert record["stop_reason"] == "format"
 
 

@@ -129,6 +129,10 @@ def test_a_scaffold_in_a_file_is_played_with_its_own_options(tmp_path: Path) -> 
     [
         ("own.py:Nobody", (), "--scaffold own.py:Nobody: own.py has no Nobody"),
         ("gone.py:Once", (), "--scaffold gone.py:Once: gone.py: no such file"),
+        ("fails.py:Me", (), "fails.py:2: AttributeError: module 'json' has no attribute 'lods'"),
+        ("torn.py:Me", (), "torn.py:1: SyntaxError: invalid syntax"),
+        ("importing:Me", (), "importing.py:1: ModuleNotFoundError: No module named 'nobodys'"),
+        ("search", ("--coding", "fails.py:Me"), "fails.py:2: AttributeError: module 'json' has no attribute 'lods'"),
         ("own.py:NotOne", (), "it is no subclass of mletools.scaffolds.interface.Scaffold"),
         ("reacts", (), "--scaffold reacts: known are single, improve, react, codeact, memory, idea, search, command; one of your own"),
         ("own.py:Once", (), "Scaffold own.py:Once has an option --patience, and so has mle-rollout"),
@@ -143,8 +147,12 @@ def test_what_is_no_scaffold_or_no_option_of_it(
     scaffold: str, more: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "own.py").write_text(OWN.format(name="patience"))
+    (tmp_path / "fails.py").write_text("import json\nX = json.lods('1')\n")
+    (tmp_path / "torn.py").write_text("def f(:\n")
+    (tmp_path / "importing.py").write_text("import nobodys\n")
     done = run_command("mle-rollout", "--scaffold", scaffold, *more, cwd=tmp_path, check=False)
-    assert done.returncode == 2 and message in done.stderr.decode() and done.stdout == b""
+    failed = "--coding" in more  # it is loaded when the run begins
+    assert (done.returncode, done.stdout) == ((1, b"{") if failed else (2, b"")) and message in done.stderr.decode()
 
 
 @dataclass(frozen=True)

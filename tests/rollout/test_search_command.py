@@ -194,6 +194,34 @@ def test_the_summary_counts_lenient_readings_and_fallbacks(
     )
 
 
+def test_a_program_that_the_server_took_for_reasoning(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+
+    def answer(body: dict[str, Any]) -> Any:
+        said = searching(body)
+        return {"content": "", "reasoning_content": said.rstrip()} if "```" in said else said
+
+    with FaultyServer(answer) as server:
+        (made,) = records(run_command(*search(server, "aide", 2), cwd=tmp_path).stdout)
+    assert all(turn["code"] for turn in made["turns"])
+
+
+def test_a_graph_that_is_kept_is_not_discarded_unasked(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching) as server:
+        line = search(server, "aide", 2, "--graph", "graphs")
+        run_command(*line, cwd=tmp_path)
+        (graph,) = (tmp_path / "graphs").iterdir()
+        kept = graph.read_bytes()
+        done = run_command(*line, cwd=tmp_path, check=False)
+        assert done.returncode == 1 and graph.read_bytes() == kept
+        assert done.stderr.decode() == (
+            f"mle-rollout: graphs/{graph.name}: holds an earlier search; --from-graph and another --graph begin with its "
+            "nodes, --resume (of an -o FILE) continues it, --force discards it\n"
+        )
+        run_command(*line, "--force", cwd=tmp_path)
+
+
 @pytest.mark.slow
 def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     write_tasks(tmp_path)

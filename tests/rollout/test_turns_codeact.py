@@ -410,6 +410,25 @@ def test_an_implementer_is_told_the_score_as_agents_are(option: str, value: str,
         assert (rounded if value == "2" else "Its score is not told.") in question and f"{score:g}" not in question
 
 
+def test_a_program_that_the_implementers_server_took_for_reasoning(asked: Played, tmp_path: Path) -> None:
+    said = {"content": "", "reasoning_content": fenced(program(2.9)).rstrip()}
+    policy = by_model({"played": lambda body: IDEA, "frozen": lambda body: said})
+    with FaultyServer(policy) as server:
+        line = command(server, "idea", "--implementer", "frozen", "--data", str(asked.folder),
+                       tasks=str(asked.folder / "states.jsonl"))  # fmt: skip
+        made = records(run_command(*line, cwd=tmp_path).stdout)
+    assert {record["code"] for record in made} == {program(2.9)}
+    assert {record["implementer"]["messages"][1]["reasoning"] for record in made} == {said["reasoning_content"]}
+
+
+def test_a_state_with_other_validation_rows_is_set_aside(asked: Played, tmp_path: Path) -> None:
+    line = command("http://127.0.0.1:9", "idea", "--implementer", "frozen", "--data", str(asked.folder), "--validation", "0.3",
+                   tasks=str(asked.folder / "states.jsonl"))  # fmt: skip
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert b"its score is on other validation rows: it was made with --validation 0.2" in done.stderr
+
+
 def test_what_is_no_state_is_set_aside(asked: Played, tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(json.dumps(asked.of("mill_0")) + "\n")
     with FaultyServer(in_steps([IDEA])) as server:

@@ -234,6 +234,15 @@ def test_hostile_programs_find_nothing(tmp_path: Path) -> None:
     run_command("mle-grade", "-q", input=json.dumps(record).encode(), cwd=tmp_path)
 
 
+def test_a_name_with_quotes_leaves_the_example_of_a_call_json(tmp_path: Path) -> None:
+    (task,) = write_tasks(tmp_path)
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({**task, "name": 'the "old"\\ mill'}) + "\n")
+    with FaultyServer(in_steps([ENDS])) as server:
+        run_command(*command(server, "react", "--max-turns", "1"), cwd=tmp_path)
+    (example,) = re.findall(r'^{"name": "Score".*', server.requests[0]["messages"][0]["content"], re.M)
+    assert json.loads(example)["arguments"] == {"competition_id": 'the "old"\\ mill'}
+
+
 def test_prompts_of_a_folder_are_asked_and_make_other_records(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     (tmp_path / "own").mkdir()

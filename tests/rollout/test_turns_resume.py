@@ -9,6 +9,7 @@ import pytest
 from conftest import mostly_slow, records, run_command
 from model_server import FaultyServer
 from played import (
+    FAST,
     FINISHES,
     PLAYS,
     cell,
@@ -21,6 +22,8 @@ from played_checks import (
     check_tokens,
 )
 from stopping import FAULTS, gone, stopped
+
+from mletools.base.tape import Tapes
 
 # ---- a server's faults
 
@@ -182,3 +185,51 @@ def test_a_foreign_tape_is_refused(tmp_path: Path) -> None:
     done = run_command(*line, cwd=tmp_path, check=False)
     assert done.returncode == 1 and (tmp_path / "out.jsonl.tape").read_text() == "my own notes\n"
     assert done.stderr.decode() == "mle-rollout: out.jsonl.tape:1: not a tape of this command; move the file away\n"
+
+
+@pytest.mark.parametrize(("left", "named"), [("tape", "tape"), ("graph/1.jsonl", "graph")])
+def test_what_a_killed_run_paid_for_is_not_discarded_unasked(left: str, named: str, tmp_path: Path) -> None:
+    """Also where it had completed no record."""
+    write_tasks(tmp_path)
+    path = tmp_path / f"out.jsonl.{left}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("answers\n")
+    line = ["mle-rollout", *FAST, "tasks.jsonl", "-o", "out.jsonl"]
+    done = run_command(*line, cwd=tmp_path, check=False)
+    assert done.returncode == 1 and path.read_text() == "answers\n"
+    assert done.stderr.decode() == (
+        f"mle-rollout: out.jsonl.{named}: left by an unfinished run; --resume continues it, --force discards it\n"
+    )
+    run_command(*line, "--force", cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("out*")) == [
+        "out.jsonl", *(["out.jsonl.graph"] if named == "graph" else [])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("done", ["none", "first", "second"])
+@pytest.mark.parametrize("scaffold", ["react", "memory"])
+def test_a_task_that_stands_twice_in_the_input_is_finished_twice(scaffold: str, done: str, tmp_path: Path) -> None:
+    """A killed run had written the records of one copy: without a tape, or of the copy that the tape names."""
+    write_tasks(tmp_path)
+    answer, options = PLAYS[scaffold]
+    (tmp_path / "tasks.jsonl").write_text((tmp_path / "tasks.jsonl").read_text() * 2)
+    with FaultyServer(answer) as server:
+        line = command(server, scaffold, *options, "-g", "1", "--write-states", "states.jsonl", "-o", "out.jsonl")
+        run_command(*line, cwd=tmp_path)
+        written = {
+            name: (tmp_path / name).read_bytes().splitlines(keepends=True) for name in ("out.jsonl", "states.jsonl")
+        }
+        for name, lines in written.items():
+            (tmp_path / name).unlink()
+            (tmp_path / f"{name}.partial").write_bytes(b"".join(lines[: len(lines) // 2]))
+        if done != "none":
+            ids = [json.loads(each)["id"] for lines in written.values() for each in lines[: len(lines) // 2]]
+            tapes = Tapes(tmp_path / "out.jsonl.tape")
+            tapes.done(ids[0] + ("" if done == "first" else "-2"), ids)
+            tapes.close(complete=False)
+        asked = len(server.requests)
+        run_command(*line, "--resume", cwd=tmp_path)
+        assert len(server.requests) == asked * 3 // 2
+    for name, lines in written.items():
+        made = records((tmp_path / name).read_bytes())
+        assert alike(records(b"".join(lines)), made) and len(made) == len(lines) > 1

@@ -75,6 +75,21 @@ def test_tool_calls_of_the_protocol(tmp_path: Path) -> None:
     check_nothing_told(tmp_path, done.records, done.requests)
 
 
+def test_an_action_in_the_text_beside_an_early_end_keeps_the_protocol(tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path)
+    early = {"content": f"```python\n{program(2.5)}```", "tool_calls": [tool_call("finish", "{}")]}
+
+    def answer(body: dict[str, Any]) -> Any:
+        check_protocol(body["messages"])
+        return in_steps([early, call("finish")])(body)
+
+    with FaultyServer(answer) as server:
+        done = play(server, "codeact", tmp_path, tasks, "--tool-calls", "openai")
+    record = done.of("mill_0")
+    assert record["stop_reason"] == "finished" and record["validation"]["valid"]
+    assert answered(record) == ["call00000", None]
+
+
 def answered(record: dict[str, Any]) -> list[str | None]:
     """The calls that the observations answer; None: none."""
     return [m.get("tool_call_id") for m in record["messages"][2:] if m["role"] != "assistant"]

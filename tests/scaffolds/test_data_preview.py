@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mletools.scaffolds.data_preview import MOST_CHARACTERS, data_preview
+from mletools.scaffolds.data_preview import MOST_CHARACTERS, beginning, data_preview, listing
 
 
 def shown(folder: Path) -> list[str]:
@@ -120,3 +120,19 @@ def test_links_pipes_and_files_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(public / "test.csv")
     (public / "loop").symlink_to(public)
     assert shown(public) == ["no files"]
+    assert listing(public).strip() == "" and beginning(public, "train.csv") == "There is no file train.csv."
+
+
+@pytest.mark.parametrize(
+    ("content", "begins"),
+    [
+        (b"a,b\r\n1,2\r\n", " begins:\na,b\n1,2"),
+        ("\ufeffa,b\n1,2\n".encode(), " begins:\na,b\n1,2"),
+        ("a,b\n1,2\n".encode("utf-16"), " (UTF-16) begins:\na,b\n1,2"),
+        (b"a,b\n1,\x002\n", " is no text."),
+    ],
+)
+def test_an_agent_that_asks_sees_texts_as_they_are(content: bytes, begins: str, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(content)
+    assert beginning(tmp_path, "train.csv") == f"train.csv{begins}"
+    assert listing(tmp_path) == f"train.csv ({len(content)} bytes)\n\ntrain.csv{begins}"

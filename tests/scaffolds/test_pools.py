@@ -412,6 +412,15 @@ def test_a_growing_pool_has_the_newest(tmp_path: Path) -> None:
         GrowingPool([tmp_path / "gone"], 2).draw("wine-1", 0)
 
 
+def test_a_growing_pool_leaves_out_what_a_killed_writer_tore(tmp_path: Path) -> None:
+    path, said = tmp_path / "graded.jsonl", list[str]()
+    torn = json.dumps(rollout("a"))[:50] + json.dumps(rollout("b"))
+    path.write_text(f"{torn}\n{json.dumps(rollout('c'))}\n")
+    pool = GrowingPool([path], 2, said.append)
+    assert pool.draw("wine-1", 0).rollout == "c" and pool.count("wine-1") == 1
+    assert len(said) == 1 and said[0].startswith(f"{path}:1: left out: ")
+
+
 def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", rollout("a"), {"kind": "task"})
     with pytest.raises(RecordError) as error:

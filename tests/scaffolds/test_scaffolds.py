@@ -15,6 +15,7 @@ from mletools.records import schema
 from mletools.rollout.runner import group_jobs
 from mletools.scaffolds import SCAFFOLDS, open_scaffold
 from mletools.scaffolds.interface import Job, Scaffold
+from mletools.scaffolds.memory import Memory, MemorySettings
 from mletools.scaffolds.messages import task_prompt
 from mletools.scaffolds.reading import split_answer
 from mletools.scaffolds.single import Single, SingleSettings
@@ -39,6 +40,9 @@ class Replying:
     def ask(self, *arguments: Any) -> dict[str, Any]:
         self.asked.append(arguments)
         return self.reply
+
+    def count_tokens(self, *arguments: Any) -> int | None:
+        return None
 
 
 def jobs(**changes: Any) -> list[Job[Any]]:
@@ -194,6 +198,27 @@ def test_reasoning_that_a_server_keeps_apart_is_recorded() -> None:
 )
 def test_the_one_block_of_python(text: str, plan: str, code: str | None) -> None:
     assert split_answer(text) == (plan, code)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "more"),
+    [
+        ({"max_seconds": 1.25, "max_turns": 1}, {}),
+        ({"max_tokens": 500, "max_traces": 1}, {"reasoning": "x" * 2000}),
+        (
+            {"max_tokens": 500, "max_traces": 1},
+            {"tool_calls": [{"id": "a", "name": "request_info", "arguments": json.dumps({"what": "x" * 2000})}]},
+        ),
+    ],
+    ids=["no time is left", "reasoning", "calls"],
+)
+def test_traces_end_with_what_is_used_up(bounds: dict[str, Any], more: dict[str, Any]) -> None:
+    """Also where exactly nothing is left, and where a server counts no tokens."""
+    place = Replying(text="" if "tool_calls" in more else "<request_info>metric</request_info>", **more)
+    settings = MemorySettings(reset_ratio=1.0, tool_calls="openai", **bounds)
+    policy: Any = {"model": "m", "version": None, "sampling": {}}
+    (made,) = Memory().play(Job("a", "b", 1, 0, 7, TASK, policy, "memory", settings), place)  # type: ignore[arg-type]
+    assert len(made["turns"]) == 1  # type: ignore[index]
 
 
 @pytest.mark.slow

@@ -718,6 +718,11 @@ def test_edits_that_do_not_apply_are_told(blocks: str, told: str) -> None:
         read_edits(blocks, LONG)
 
 
+def test_edits_that_were_cut_off_are_not_applied() -> None:
+    with pytest.raises(ValueError, match="cut off at the limit of its length, so blocks may be missing"):
+        read_edits(edit("import x\n", "import y\n"), LONG, "length")
+
+
 def test_a_whole_program_is_read_where_edits_were_asked_for() -> None:
     assert read_edits(answer("print(1)"), LONG).code == "print(1)\n"
     prompt = asking_for_edits("Do.\n\n# Your answer\n\nThe whole program in one block.")

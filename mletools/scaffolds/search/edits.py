@@ -23,14 +23,17 @@ def asking_for_edits(prompt: str) -> str:
     return f"{prompt.rpartition(ANSWER)[0] or prompt}{prompts.render('search-edits')}"
 
 
-def read_edits(text: str, code: str, finish_reason: str = "stop") -> Answer:
-    """The answer with `code` edited as it says; an answer without a block is read as a whole program.
+def read_edits(text: str, code: str, finish_reason: str = "stop", reasoning: str | None = None) -> Answer:
+    """The answer with `code` edited as it says; an answer without a block is read as a whole program (`read_answer`).
 
-    ValueError, worded for the model: a block that is not complete, or whose lines do not occur exactly once.
+    ValueError, worded for the model: an answer that was cut off, a block that is not complete, or whose lines do not occur
+    exactly once.
     """
     said = after_thinking(text)
     if _MARK.search(said) is None:
-        return read_answer(text, finish_reason)
+        return read_answer(text, finish_reason, reasoning)
+    if finish_reason == "length":
+        raise ValueError("the answer was cut off at the limit of its length, so blocks may be missing")
     blocks = list(_BLOCK.finditer(said))
     if 2 * len(blocks) != len(_MARK.findall(said)):
         raise ValueError("a block is not complete: it needs SEARCH, =======, and REPLACE, each on a line of its own")

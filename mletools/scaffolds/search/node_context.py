@@ -105,10 +105,11 @@ class NodeContext:
         edited: the program that the answer may give edits of. ValueError: they do not apply.
         """
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
+        how = reply["finish_reason"], reply.get("reasoning")
         if edited is None:
-            return read_answer(reply["text"], reply["finish_reason"])
+            return read_answer(reply["text"], *how)
         try:
-            return read_edits(reply["text"], edited, reply["finish_reason"])
+            return read_edits(reply["text"], edited, *how)
         except ValueError as error:
             self.asked[-1]["problem"] = str(error)
             raise
