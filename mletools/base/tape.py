@@ -104,6 +104,17 @@ class Tapes:
         os.truncate(path, whole)
 
 
+def kinds(path: Path) -> set[str]:
+    """The kinds of the events in a tape's file; "" of what is no event. OSError."""
+    found = set()
+    for line in path.read_bytes().splitlines():
+        try:
+            found.add(str(loads(line)["what"]))
+        except (ValueError, KeyError, TypeError):
+            found.add("")
+    return found
+
+
 class Tape:
     """The events of one job, for one thread. `played` counts those replayed."""
 

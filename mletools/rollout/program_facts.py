@@ -27,6 +27,7 @@ LIBRARIES = (
     *("rdkit", "pydicom"),
 )
 PROBE_S = 60.0
+LIBRARIES_FOUND = "libraries"  # the event of a tape
 MOST_NAMED = 50  # weights of one kind
 
 Public = Callable[[], Path]  # any folder that the sandbox may show
@@ -48,7 +49,7 @@ class ProgramFacts:
         """Python, the known libraries with their versions, and the pretrained weights by name."""
         with self._lock:
             if self._installed is None:
-                found = self.tape.play("libraries", list(LIBRARIES), lambda: {**self.probe(public)})
+                found = self.tape.play(LIBRARIES_FOUND, list(LIBRARIES), lambda: {**self.probe(public)})
                 self._installed = cast(Installed, found)
         versions = self._installed["libraries"]
         named = ", ".join(f"{name} {versions[name]}" for name in LIBRARIES if name in versions)

@@ -20,7 +20,7 @@ from ..base.ids import content_id, derive_seed
 from ..base.jsonl import Line
 from ..base.options import option
 from ..base.output import LEFT
-from ..base.tape import Tapes
+from ..base.tape import Tapes, kinds
 from ..grading import RunCode
 from ..records import schema
 from ..records.rollout import Message, Policy, Rollout
@@ -34,7 +34,7 @@ from .endless import EndlessOptions
 from .environment import RunResources
 from .metered_model import RunModels
 from .probe import Installed
-from .program_facts import Probe, ProgramFacts, Public, probe_interpreter, probe_sandbox
+from .program_facts import LIBRARIES_FOUND, Probe, ProgramFacts, Public, probe_interpreter, probe_sandbox
 
 BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
 BY_OWN_SCORES = "searches by the scores that programs print"
@@ -222,13 +222,18 @@ class Runner:
         self.tapes.close(complete=True)
 
     def _refuse_what_is_left(self) -> None:
-        """ToolError where a killed run has left paid answers or nodes, and this one would discard them unasked."""
+        """ToolError where a killed run has left paid answers or nodes, and this one would discard them unasked.
+
+        What a run that never reached its model has left is neither.
+        """
         if self.run.resume or self.run.force:
             return
         tape, graphs = self.run.sidecar_path("tape"), self.run.sidecar_path("graph")
-        if tape is not None and tape.exists() and tape.stat().st_size:
+        if tape is not None and tape.exists() and kinds(tape) - {LIBRARIES_FOUND}:
             raise ToolError(f"{tape}: {LEFT}")
-        if graphs is not None and graphs.is_dir() and any(graphs.iterdir()):
+        if graphs is not None and any(
+            path.read_bytes().count(b"\n") > 1 for path in graphs.glob("*")
+        ):  # a head has one
             raise ToolError(f"{graphs}: {LEFT}")
 
     def _what_is_left(self, needs: Needs) -> str:

@@ -193,10 +193,11 @@ def test_what_a_killed_run_paid_for_is_not_discarded_unasked(left: str, named: s
     write_tasks(tmp_path)
     path = tmp_path / f"out.jsonl.{left}"
     path.parent.mkdir(exist_ok=True)
-    path.write_text("answers\n")
+    text = '{"kind": "search"}\n{"number": 0}\n' if named == "graph" else '{"job": "a", "what": "ask"}\n'
+    path.write_text(text)
     line = ["mle-rollout", *FAST, "tasks.jsonl", "-o", "out.jsonl"]
     done = run_command(*line, cwd=tmp_path, check=False)
-    assert done.returncode == 1 and path.read_text() == "answers\n"
+    assert done.returncode == 1 and path.read_text() == text
     assert done.stderr.decode() == (
         f"mle-rollout: out.jsonl.{named}: left by an unfinished run; --resume continues it, --force discards it\n"
     )
@@ -233,3 +234,14 @@ def test_a_task_that_stands_twice_in_the_input_is_finished_twice(scaffold: str, 
     for name, lines in written.items():
         made = records((tmp_path / name).read_bytes())
         assert alike(records(b"".join(lines)), made) and len(made) == len(lines) > 1
+
+
+def test_a_run_that_never_reached_its_model_is_begun_again(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    line = ["mle-rollout", *FAST, "-m", "m", "--scaffold", "react", "-o", "out.jsonl", "--retries", "0", "tasks.jsonl"]
+    done = run_command(*line, "--model-url", "http://127.0.0.1:9", cwd=tmp_path, check=False)
+    assert done.returncode == 1 and (tmp_path / "out.jsonl.tape").exists()
+    answer, options = PLAYS["react"]
+    with FaultyServer(answer) as server:
+        run_command(*line, "--model-url", server.url, *options, cwd=tmp_path)
+    assert records((tmp_path / "out.jsonl").read_bytes())
