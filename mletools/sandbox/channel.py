@@ -16,7 +16,7 @@ _LARGEST = 1 << 18
 class Packet(TypedDict, total=False):
     """A message of either side; what it has depends on what it says."""
 
-    run: dict[str, object]  # to a server: RunRequest.fields
+    run: bool  # to a server: the first descriptor is a file with RunRequest.content, which may be larger than a packet
     kill: bool
     interrupt: bool
     event: str  # from a server: ready, work, started, interrupted, exit, failed, ended

@@ -28,7 +28,7 @@ from .request import RunRequest
 from .session_driver import BASH, DONE, ORDER, PYTHON
 from .sessions import BaseSession
 from .verdict import Observations, status_of
-from .warm import SetUpFailed, WarmServer, output_pipe
+from .warm import SetUpFailed, WarmServer, memory_file, output_pipe
 
 _SET_UP_S, _INTERRUPT_S, _END_S = 60.0, 5.0, 60.0
 _OVER_LIMIT_S = 2.0  # a cell may go on so long once its output is over the limit
@@ -244,12 +244,12 @@ class LocalSession(BaseSession):
 
 def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.socket]:
     """Ask `server` for a session; the descriptor of its output, and the socket for its cells."""
-    script = os.memfd_create("session", os.MFD_CLOEXEC)
     output, output_end = output_pipe()
     cells, cells_end = socket.socketpair()
     try:
         cells.setblocking(False)
-        server.order({"run": request.fields()}, [script, output_end, output_end, cells_end.fileno()])
+        with memory_file("session", b"") as script:
+            server.ask(request, [script, output_end, output_end, cells_end.fileno()])
     except BaseException:
         os.close(output)
         cells.close()
@@ -257,5 +257,4 @@ def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.
     finally:
         cells_end.close()
         os.close(output_end)
-        os.close(script)
     return output, cells
