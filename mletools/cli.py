@@ -87,9 +87,13 @@ def _handle_signals() -> None:
     def stop(number: int, frame: Any) -> NoReturn:
         raise _Stopped(number)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGHUP, stop)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in (
+        (signal.SIGTERM, stop),
+        (signal.SIGHUP, stop),
+        (signal.SIGINT, signal.default_int_handler),
+    ):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+            signal.signal(number, handler)
 
 
 def _fail(name: str, error: BaseException, verbose: bool) -> int:
