@@ -99,9 +99,9 @@ class LocalSession(BaseSession):
         deadline = min(began + wall_s, self._deadline)
         cell = _RunningCell(self._number, PYTHON if kind == "python" else BASH, content, deadline)
         try:
-            while not self._ended and (cell.ok is None or cell.interrupt_pending):
+            while self._goes_on(cell):
                 self._listen(cell.deadline, cell)
-                if time.monotonic() >= cell.deadline:
+                if self._goes_on(cell) and time.monotonic() >= cell.deadline:
                     self._stop_harder(cell)
             self._drain(cell)
         except ServerDied:
@@ -112,6 +112,9 @@ class LocalSession(BaseSession):
         duration = time.monotonic() - began
         outputs = read_outputs(self._seen.work, self.declared, self._limits.submission_mb)
         return Cell(self._status(cell), bytes(cell.output), duration, not self._ended, *outputs)
+
+    def _goes_on(self, cell: _RunningCell) -> bool:
+        return not self._ended and (cell.ok is None or cell.interrupt_pending)
 
     def _status(self, cell: _RunningCell) -> Status:
         kills = memory_kills(self._server.cgroup)
