@@ -153,6 +153,26 @@ def _execute(
     return code
 
 
+@contextlib.contextmanager
+def orderly_end(name: str | None) -> Iterator[None]:
+    """Around a whole program: it ends with 141 if its reader has left, with a message if the system fails it."""
+    open_missing()
+    stdout = sys.stdout
+    try:
+        yield
+    except BrokenPipeError:  # `--help | head -1`
+        os._exit(141)
+    except OSError as error:  # `--help > /dev/full`; getcwd names no file
+        nameless = "the working folder" if isinstance(error, FileNotFoundError) else "cannot write stdout"
+        what = nameless if error.filename is None else error.filename
+        print(visible(f"{name}: {what}: {error.strerror}"), file=sys.stderr)
+        os._exit(1)
+    except SystemExit:
+        if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
+            os._exit(141)
+        raise
+
+
 class Extension(NamedTuple):
     """options: those that depend on the others, from the whole command line; hint: the error message for an unknown one."""
 
@@ -237,21 +257,8 @@ class Command(click.Command):
         return [*shared, *(param for param in own if not param.usual)]  # type: ignore[list-item]
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        open_missing()
-        stdout = sys.stdout
-        try:
+        with orderly_end(self.name):
             return super().main(*args, **{"prog_name": self.name, **kwargs})
-        except BrokenPipeError:  # `--help | head -1`
-            os._exit(141)
-        except OSError as error:  # `--help > /dev/full`; getcwd names no file
-            nameless = "the working folder" if isinstance(error, FileNotFoundError) else "cannot write stdout"
-            what = nameless if error.filename is None else error.filename
-            print(visible(f"{self.name}: {what}: {error.strerror}"), file=sys.stderr)
-            os._exit(1)
-        except SystemExit:
-            if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
-                os._exit(141)
-            raise
 
 
 def _help_all(context: click.Context, param: click.Parameter, value: bool) -> None:
