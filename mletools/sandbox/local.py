@@ -75,7 +75,7 @@ class LocalSandbox(BaseSandbox):
         self._template: Template | None = None
         self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()
-        self._checked: set[str] = set()
+        self._checked: set[tuple[str, str]] = set()
         self._protections: dict[str, bool] | None = None
         self._namespaces = False
         self.weaker_because: str | None = None
@@ -179,12 +179,12 @@ class LocalSandbox(BaseSandbox):
         mounts.refuse_answers_among_shown(self._setup.shown, public)
         self._probe()
         real = os.path.realpath(public)
-        if real in self._checked:
+        if (checked := (os.path.abspath(public), real)) in self._checked:
             return
         mounts.refuse_shared_data(self._plan, public)
         if os.geteuid() == 0:
             mounts.refuse_unreadable(Path(real))
-        self._checked.add(real)
+        self._checked.add(checked)
 
     def _probe(self) -> None:
         with self._probe_lock:

@@ -170,7 +170,7 @@ class RaySandbox(BaseSandbox):
         check_public(public)
         self._probe()
         need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
-        more: NodeRequest = {"origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
+        more: NodeRequest = {"origin": os.path.abspath(public), "limits": asdict(limits), "seed": seed}
         with self._counted():
             return self._try({**request, **more}, public, need)
 
