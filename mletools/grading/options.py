@@ -1,5 +1,6 @@
 """The options of grading: which reward a verdict becomes, and the rules of the verdict."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 
 from ..base.errors import OptionError
@@ -20,6 +21,8 @@ def read_weights(text: str) -> rewards.MilestoneWeights:
         return WEIGHTS[text]
     try:
         changes = {name.strip(): float(number) for name, number in (part.split("=") for part in text.split(","))}
+        if not all(map(math.isfinite, changes.values())):
+            raise ValueError
         return replace(WEIGHTS["dense"], **changes)
     except (TypeError, ValueError):
         names = ", ".join(asdict(WEIGHTS["dense"]))

@@ -176,7 +176,7 @@ class LocalSession(BaseSession):
             poll.register(self._output, select.POLLIN)
         if self._cells_open and cell is not None:
             poll.register(self._cells, select.POLLIN | (select.POLLOUT if cell.to_send else 0))
-        ready = dict(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+        ready = dict(poll.poll(channel.milliseconds(until - time.monotonic())))
         if cell is not None and self._cells.fileno() in ready:
             self._exchange(cell, ready[self._cells.fileno()])
         if self._output in ready:

@@ -219,7 +219,7 @@ class _Follower:
             if control < 0:  # closed with the whole sandbox
                 raise ServerDied
             ready = channel.ready([control, *self._open], self._deadline - time.monotonic())
-            if not ready:
+            if not ready and time.monotonic() >= self._deadline:
                 self._out_of_time()
             for stream in self._open & ready:
                 self._read(stream)

@@ -84,6 +84,16 @@ def test_as_large_as_they_may_be_and_no_larger(started: LocalSandbox, public: Pa
         assert str(caught.value) == "program arguments may have no zero byte and at most 32 KB"
 
 
+def test_a_time_limit_may_be_longer_than_a_poll_takes(started: LocalSandbox, public: Path) -> None:
+    seconds = 1e9
+    assert printed(started.run("print(1)", public, Limits(wall_s=seconds), 0)) == "1\n"
+    session = started.session(public, Limits(wall_s=seconds), 0)
+    try:
+        assert session.python("print(1)", seconds).output == b"1\n"
+    finally:
+        session.close()
+
+
 def test_an_observer_may_be_larger_than_a_packet(started: LocalSandbox, public: Path) -> None:
     known = "x" * (1 << 20)  # of tables with many columns, and of the calls of a long program
     observer = f"known = {known!r}\ndef load(text, path):\n    return compile(f'print({{len(known)}})', path, 'exec')"

@@ -87,14 +87,14 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
         stages, tmp_path / "in.jsonl", "import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])", "import torch"
     )
     name = "0" if cards() else "978"
-    done = sandbox(stages["folder"], "-k", "--gpus", name, "--preimport", "json,no_such_module", str(path))
+    done = sandbox(stages["folder"], "-k", "--gpus", name, "--preimport", "json, no_such_module", str(path))
     warm, cold = (record["execution"] for record in records(done.stdout))
     assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", name, f"{name}\n")
     assert (cold["start"], cold["gpu"]) == ("cold", name)
     assert warm["protections"] == cold["protections"]
     model = next((card.model for card in cards()), None)
     assert warm["machine"] == cold["machine"] == this_machine(model)
-    assert b"not installed, so not preimported: no_such_module" in done.stderr
+    assert b"not installed, so not preimported: no_such_module\n" in done.stderr
 
 
 @pytest.mark.slow
