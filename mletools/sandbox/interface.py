@@ -121,6 +121,7 @@ class Session(Protocol):
     protections: dict[str, bool]
     backend: str
     machine: "Machine | None"
+    gpu: str | None  # the device of the session
 
     def python(self, code: str, wall_s: float) -> Cell:
         """Run `code` in the namespace of the session, and interrupt it after `wall_s` seconds.

@@ -158,7 +158,7 @@ class LocalSandbox(BaseSandbox):
                     lambda server: LocalSession(server, request, outputs, exposed=exposed)
                 )
             session.protections = dict(self._protections or {})
-            session.machine = this_machine(request.device.model)
+            session.machine, session.gpu = this_machine(request.device.model), gpu
             resources = stack.pop_all()
         return self._add_session(session, release, resources)
 
