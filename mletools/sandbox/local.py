@@ -288,13 +288,14 @@ def _machine_errors() -> Iterator[None]:
 def _fill_folder(folder: str, code: bytes, request: RunRequest) -> None:
     """Folders for a run without a mount namespace.
 
-    The public folder is copied, since its owner could change its rights; the weights are too large for that.
+    The public folder is copied, since its owner could change its rights; the weights are too large for that. Links stay
+    links: one that leads out of it leads nowhere, as with a mount namespace.
     """
     os.chmod(folder, 0o755)
     for name in ("work", "home", "tmp", "code"):
         os.mkdir(f"{folder}/{name}", 0o755)
     Path(f"{folder}/code/{mounts.SCRIPT}").write_bytes(code)
-    shutil.copytree(request.public, f"{folder}/input")
+    shutil.copytree(request.public, f"{folder}/input", symlinks=True)
     os.symlink("../input", f"{folder}/work/input")
     if request.weights is not None:
         os.symlink(request.weights, os.path.join(folder, "work", WEIGHTS))
