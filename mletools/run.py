@@ -343,7 +343,7 @@ class Run:
     def map(
         self, work: Callable[[Any], Any], items: Iterable[Any], processes: bool = False, in_order: bool = False
     ) -> Iterator[Any]:
-        """(item, result, error) of each item, by -j workers; see records.workers.run. `in_order`: as with -k."""
+        """(item, result, error) of each item, by -j workers; see base.workers.run. `in_order`: as with -k."""
         return workers.run(work, items, self.jobs, self.keep_order or in_order, processes)
 
     def each(self, work: Work, kind: Literal["rollout"], processes: bool = False, watch: Watch | None = None) -> None:
