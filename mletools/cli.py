@@ -87,9 +87,13 @@ def _handle_signals() -> None:
     def stop(number: int, frame: Any) -> NoReturn:
         raise _Stopped(number)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGHUP, stop)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in (
+        (signal.SIGTERM, stop),
+        (signal.SIGHUP, stop),
+        (signal.SIGINT, signal.default_int_handler),
+    ):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+            signal.signal(number, handler)
 
 
 def _fail(name: str, error: BaseException, verbose: bool) -> int:
@@ -147,6 +151,26 @@ def _execute(
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+@contextlib.contextmanager
+def orderly_end(name: str | None) -> Iterator[None]:
+    """Around a whole program: it ends with 141 if its reader has left, with a message if the system fails it."""
+    open_missing()
+    stdout = sys.stdout
+    try:
+        yield
+    except BrokenPipeError:  # `--help | head -1`
+        os._exit(141)
+    except OSError as error:  # `--help > /dev/full`; getcwd names no file
+        nameless = "the working folder" if isinstance(error, FileNotFoundError) else "cannot write stdout"
+        what = nameless if error.filename is None else error.filename
+        print(visible(f"{name}: {what}: {error.strerror}"), file=sys.stderr)
+        os._exit(1)
+    except SystemExit:
+        if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
+            os._exit(141)
+        raise
 
 
 class Extension(NamedTuple):
@@ -233,21 +257,8 @@ class Command(click.Command):
         return [*shared, *(param for param in own if not param.usual)]  # type: ignore[list-item]
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        open_missing()
-        stdout = sys.stdout
-        try:
+        with orderly_end(self.name):
             return super().main(*args, **{"prog_name": self.name, **kwargs})
-        except BrokenPipeError:  # `--help | head -1`
-            os._exit(141)
-        except OSError as error:  # `--help > /dev/full`; getcwd names no file
-            nameless = "the working folder" if isinstance(error, FileNotFoundError) else "cannot write stdout"
-            what = nameless if error.filename is None else error.filename
-            print(visible(f"{self.name}: {what}: {error.strerror}"), file=sys.stderr)
-            os._exit(1)
-        except SystemExit:
-            if sys.stdout is not stdout:  # click replaces standard output on a broken pipe
-                os._exit(141)
-            raise
 
 
 def _help_all(context: click.Context, param: click.Parameter, value: bool) -> None:

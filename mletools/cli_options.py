@@ -5,6 +5,7 @@ the options that depend on the rest of the command line, such as a scaffold's.
 """
 
 import functools
+import math
 import os
 import re
 import types
@@ -52,7 +53,32 @@ class Url(click.ParamType[Any]):
         return value
 
 
-class Seconds(click.FloatRange):
+class Number(click.types.FloatParamType):
+    """A number, but not nan or infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _finite(self, super().convert(value, param, ctx), param, ctx)
+
+
+class NumberRange(click.FloatRange):
+    """A number within bounds, but not nan or infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _finite(self, super().convert(value, param, ctx), param, ctx)
+
+
+def _finite(
+    kind: click.ParamType[Any], number: float, param: click.Parameter | None, ctx: click.Context | None
+) -> float:
+    if not math.isfinite(number):
+        kind.fail(f"{number} is no finite number", param, ctx)
+    return number
+
+
+_LONGEST_S = 1e9  # thirty years, which the clocks of all libraries hold
+
+
+class Seconds(NumberRange):
     """A time in seconds, also as 90s, 5m or 1h; its bounds are those of FloatRange."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -64,6 +90,8 @@ class Seconds(click.FloatRange):
             value = float(value)
         except ValueError:
             self.fail(f"{value!r} is no number of seconds, nor a time such as 90s, 5m or 1h", param, ctx)
+        if _LONGEST_S < value < math.inf:
+            self.fail(f"{value:g} is more than {_LONGEST_S:g} seconds", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -202,8 +230,8 @@ def _click_type(value_type: Any, declared: Declaration) -> Any:
     low = declared.at_least if declared.above is None else declared.above
     high = declared.at_most if declared.below is None else declared.below
     if low is None and high is None and declared.kind is None:
-        return value_type
-    number_range: Any = Seconds if declared.kind else click.IntRange if value_type is int else click.FloatRange
+        return Number() if value_type is float else value_type
+    number_range: Any = Seconds if declared.kind else click.IntRange if value_type is int else NumberRange
     return number_range(low, high, min_open=declared.above is not None, max_open=declared.below is not None)
 
 

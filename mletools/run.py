@@ -347,7 +347,7 @@ class Run:
     def map(
         self, work: Callable[[Any], Any], items: Iterable[Any], processes: bool = False, in_order: bool = False
     ) -> Iterator[Any]:
-        """(item, result, error) of each item, by -j workers; see records.workers.run. `in_order`: as with -k."""
+        """(item, result, error) of each item, by -j workers; see base.workers.run. `in_order`: as with -k."""
         return workers.run(work, items, self.jobs, self.keep_order or in_order, processes)
 
     def each(self, work: Work, kind: Literal["rollout"], processes: bool = False, watch: Watch | None = None) -> None:
@@ -419,14 +419,18 @@ class Run:
 
     def interrupted(self) -> None:
         """The run was stopped from outside: say what is kept, where that is a file or a checkpoint."""
-        kept = []
+        kept, advice = [], "--resume goes on"
         if self._path is not None and self._out is not None and not self.writes_text:
             count = sum(self._out.finished.values()) + self.counts["records"]
-            kept.append(f"{counted(count, 'records')} kept in {self._path}.partial")
+            if self.force and not count and self._path.exists():  # which --resume would continue
+                kept.append(f"{self._path} is as it was")
+                advice = "--force begins again"
+            else:
+                kept.append(f"{counted(count, 'records')} kept in {self._path}.partial")
         if self.checkpoint is not None and self.checkpoint.exists():
             kept.append(f"{self.checkpoint} is the newest checkpoint")
         if kept and not self.quiet:
-            self.say(f"stopped: {', '.join(kept)}; --resume goes on")
+            self.say(f"stopped: {', '.join(kept)}; {advice}")
 
     def abandon(self) -> None:
         """The run has failed: mark a stream of records as incomplete for its reader."""

@@ -21,7 +21,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from . import __version__, commands
+from .base.errors import filling
 from .base.words import did_you_mean
+from .cli import orderly_end
 
 MAN = Path(sys.prefix) / "share" / "man" / "man1"  # `man` searches it if the commands' folder is on PATH
 # In the order of the pipe.
@@ -66,7 +68,8 @@ class Index(click.Group):
         given: list[str] = list(args[0]) if args else sys.argv[1:]
         if given and f"mle-{given[0]}" in NAMES:
             return command(f"mle-{given[0]}").main(given[1:])
-        return super().main(given, **{"prog_name": "mle", **settings})
+        with orderly_end("mle"):
+            return super().main(given, **{"prog_name": "mle", **settings})
 
     def list_commands(self, context: click.Context) -> list[str]:
         """The commands without mle-, and the subcommands; for completion."""
@@ -136,8 +139,9 @@ def man(folder: Path) -> None:
     if find_spec("click_man") is None:
         raise click.ClickException("man pages need click-man: pip install 'mletools[man]'")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        (folder / f"{name}.1").write_text(page(name), encoding="utf-8")
+    with filling(folder):
+        for name in NAMES:
+            (folder / f"{name}.1").write_text(page(name), encoding="utf-8")
     click.echo(f"{len(NAMES)} pages in {folder}: man {NAMES[0]}", err=True)
 
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ BIN = Path(sys.executable).parent
 TESTS = Path(__file__).parent
 ROOT, SUPPORT = TESTS.parent, TESTS / "support"
 COMMANDS = sorted(path.name for path in (ROOT / "bin").glob("mle-*"))
+# Commands keep it ignored, as the shell has it for these tests in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Not the user's own cache. It lasts beyond these tests, since what it holds of the libraries takes long to find.
 os.environ.setdefault("HF_HOME", os.path.join(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"))

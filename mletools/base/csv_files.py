@@ -57,7 +57,7 @@ def read_rows(
             raise CsvError(f"not CSV: line {reader.line_num}: {error}") from None
         except UnicodeDecodeError:
             raise CsvError(f"not UTF-8 text{_first_bad_byte(source)}") from None
-        except (EOFError, zlib.error) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise CsvError(f"not a whole gzip file: {error}") from None
 
 

@@ -14,7 +14,7 @@ Content: TypeAlias = bytes | Path
 def content_digest(files: Mapping[str, Content]) -> str:
     """`sha256:` and the digest over the sorted (name, bytes) of `files`; names are relative to the task's folder.
 
-    OSError when a file cannot be read, or has changed its size meanwhile.
+    OSError when a file cannot be read.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

@@ -9,6 +9,7 @@ rest of the declaration. Settings can be made and read without a command line.
 """
 
 import dataclasses
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,12 +101,14 @@ def flag_of(name: str) -> str:
 
 
 def check_values(settings: Any) -> None:
-    """ToolError for a value that is not among its option's choices, or out of bounds."""
+    """ToolError for a value that is not among its option's choices, or out of bounds, or no finite number."""
     for name, declared in declarations(type(settings)).items():
         value = getattr(settings, name)
         for item in value if isinstance(value, tuple) else () if value is None else (value,):
             if declared.choices and item not in declared.choices:
                 raise ToolError(f"{name} {item!r}: choose one of {', '.join(declared.choices)}")
+            if isinstance(item, float) and not math.isfinite(item):
+                raise ToolError(f"{name} must be a finite number, not {item}")
             for bound, holds in _BOUNDS.items():
                 limit = getattr(declared, bound)
                 if limit is not None and not holds(item, limit):

@@ -160,6 +160,10 @@ class Output:
             self._copy_first = True
             with open(self.path, "rb") as complete:
                 self._read_finished(complete, str(self.path), key)
+                complete.seek(max(0, complete.seek(0, os.SEEK_END) - 1))
+                unterminated = complete.read(1) not in (b"\n", b"")  # a stream whose writer was killed
+            if unterminated:
+                self.write_bytes(b"\n")
         else:
             self._file.seek(0)
             self._read_finished(self._file, str(self.partial), key)

@@ -339,7 +339,7 @@ class TaskEnvironment:
             "by": ROLLOUT,
             "backend": session.backend,
             "start": resources.session_start,
-            "gpu": None,
+            "gpu": session.gpu,
             "protections": session.protections,
             "machine": session.machine,
             "limits": limits.__dict__,

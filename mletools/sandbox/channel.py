@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 _LARGEST = 1 << 18
+_LONGEST_MS = (1 << 31) - 1
 
 
 class Packet(TypedDict, total=False):
     """A message of either side; what it has depends on what it says."""
 
-    run: dict[str, object]  # to a server: RunRequest.fields
+    run: bool  # to a server: the first descriptor is a file with RunRequest.content, which may be larger than a packet
     kill: bool
     interrupt: bool
     event: str  # from a server: ready, work, started, interrupted, exit, failed, ended
@@ -59,4 +60,9 @@ def ready(descriptors: Iterable[int], seconds: float | None) -> set[int]:
     poll = select.poll()  # unlike select, for any descriptor
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
+    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else milliseconds(seconds))}
+
+
+def milliseconds(seconds: float) -> float:
+    """`seconds` for a poll, which takes at most 24 days: the caller looks at the clock afterwards."""
+    return min(max(0.0, seconds) * 1000, _LONGEST_MS)

@@ -128,6 +128,7 @@ class DockerSandbox(BaseSandbox):
         with ExitStack() as stack:
             gpu = stack.enter_context(self._leases.lease())
             session, release = self._pool.keep(begin, self._kind(limits, gpu, bound))
+            session.gpu = gpu
             resources = stack.pop_all()
         return self._add_session(session, release, resources)
 

@@ -261,9 +261,13 @@ def remember(key: str, content: Mapping[str, object]) -> None:
     if folder is not None:
         with suppress(OSError):
             handle, name = tempfile.mkstemp(dir=folder)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"rules": known()[2], "content": content}, file)
-            os.replace(name, folder / _file_name(key))
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump({"rules": known()[2], "content": content}, file)
+                os.replace(name, folder / _file_name(key))
+            except OSError:
+                os.unlink(name)
+                raise
 
 
 def _file_name(key: str) -> str:

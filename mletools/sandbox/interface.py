@@ -29,7 +29,7 @@ DEFAULT_IMAGE = "mletools-sandbox"
 STARTS = ("auto", "warm", "cold")
 Status = Literal["ok", "error", "timeout", "memory", "disk", "output", "killed"]
 OUTPUTS = (SUBMISSION,)  # those of a run that declares none
-_ARGUMENT_BYTES = 32 << 10  # in JSON; a packet to a warm server holds little more
+_ARGUMENT_BYTES = 32 << 10  # in JSON
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class Session(Protocol):
     protections: dict[str, bool]
     backend: str
     machine: "Machine | None"
+    gpu: str | None  # the device of the session
 
     def python(self, code: str, wall_s: float) -> Cell:
         """Run `code` in the namespace of the session, and interrupt it after `wall_s` seconds.

@@ -75,7 +75,7 @@ class LocalSandbox(BaseSandbox):
         self._template: Template | None = None
         self._template_lock = threading.Lock()
         self._probe_lock = threading.Lock()
-        self._checked: set[str] = set()
+        self._checked: set[tuple[str, str]] = set()
         self._protections: dict[str, bool] | None = None
         self._namespaces = False
         self.weaker_because: str | None = None
@@ -158,7 +158,7 @@ class LocalSandbox(BaseSandbox):
                     lambda server: LocalSession(server, request, outputs, exposed=exposed)
                 )
             session.protections = dict(self._protections or {})
-            session.machine = this_machine(request.device.model)
+            session.machine, session.gpu = this_machine(request.device.model), gpu
             resources = stack.pop_all()
         return self._add_session(session, release, resources)
 
@@ -179,12 +179,12 @@ class LocalSandbox(BaseSandbox):
         mounts.refuse_answers_among_shown(self._setup.shown, public)
         self._probe()
         real = os.path.realpath(public)
-        if real in self._checked:
+        if (checked := (os.path.abspath(public), real)) in self._checked:
             return
         mounts.refuse_shared_data(self._plan, public)
         if os.geteuid() == 0:
             mounts.refuse_unreadable(Path(real))
-        self._checked.add(real)
+        self._checked.add(checked)
 
     def _probe(self) -> None:
         with self._probe_lock:
@@ -288,13 +288,14 @@ def _machine_errors() -> Iterator[None]:
 def _fill_folder(folder: str, code: bytes, request: RunRequest) -> None:
     """Folders for a run without a mount namespace.
 
-    The public folder is copied, since its owner could change its rights; the weights are too large for that.
+    The public folder is copied, since its owner could change its rights; the weights are too large for that. Links stay
+    links: one that leads out of it leads nowhere, as with a mount namespace.
     """
     os.chmod(folder, 0o755)
     for name in ("work", "home", "tmp", "code"):
         os.mkdir(f"{folder}/{name}", 0o755)
     Path(f"{folder}/code/{mounts.SCRIPT}").write_bytes(code)
-    shutil.copytree(request.public, f"{folder}/input")
+    shutil.copytree(request.public, f"{folder}/input", symlinks=True)
     os.symlink("../input", f"{folder}/work/input")
     if request.weights is not None:
         os.symlink(request.weights, os.path.join(folder, "work", WEIGHTS))

@@ -186,9 +186,9 @@ def _own_folder(path: str, home: str) -> str:
 
 def refuse_shared_data(plan: MountPlan, public: Path) -> None:
     """ToolError: the folder `public`, and so the answers next to it, lie in a folder that solutions can read."""
-    real = os.path.realpath(public)
+    places = [os.path.realpath(public), *_with_answers(public)]
     for source, target in plan.binds:
-        if _inside(real, source) or _inside(real, target):
+        if any(_inside(place, source) or _inside(place, target) for place in places):
             raise ToolError(f"{public} lies in {target}, which every solution can read: move the task data elsewhere")
 
 
@@ -205,9 +205,14 @@ def refuse_answers_among_shown(folders: Sequence[str], public: Path) -> None:
 
 
 def _refuse_answers_in(folder: str, name: str, public: Path) -> None:
-    task = os.path.dirname(os.path.realpath(public))
-    if _inside(task, folder) or _inside(folder, task):
+    if any(_inside(place, folder) or _inside(folder, place) for place in _with_answers(public)):
         raise ToolError(f"{public} and {name}, which every solution can read, lie in one another: move either")
+
+
+def _with_answers(public: Path) -> set[str]:
+    """Real paths of the folders that hold answers: beside the folder `public`, and beside the one that it is a link to."""
+    tasks = os.path.realpath(os.path.dirname(os.path.abspath(public))), os.path.dirname(os.path.realpath(public))
+    return {*tasks, *(os.path.realpath(os.path.join(task, "private")) for task in tasks)}
 
 
 def refuse_unreadable(public: Path) -> None:

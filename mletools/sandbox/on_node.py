@@ -137,14 +137,14 @@ class NodeSession:
         self._stack = ExitStack()
 
     def open(self, request: NodeRequest, packed: Any) -> Answer:
-        """Open it; the result is its protections and its machine."""
+        """Open it; the result is its protections, its machine and its device."""
 
-        def begin() -> "tuple[dict[str, bool], Machine | None]":
+        def begin() -> "tuple[dict[str, bool], Machine | None, str | None]":
             sandbox, public = self._stack.enter_context(_prepared(request, packed))
             limits = Limits(**request["limits"])
             self._session = sandbox.session(public, limits, request["seed"], request["outputs"])
             self._stack.callback(self._session.close)
-            return self._session.protections, self._session.machine
+            return self._session.protections, self._session.machine, self._session.gpu
 
         return _answered(begin)
 

@@ -134,9 +134,9 @@ class RaySandbox(BaseSandbox):
     def session(self, public: Path, limits: Limits, seed: int, outputs: Sequence[str] = OUTPUTS) -> RaySession:
         """See Sandbox.session. An actor of the cluster holds it; if its node is lost, the session is over."""
         check_outputs(outputs)
-        actor, (protections, machine) = self._do({"hold": True, "outputs": tuple(outputs)}, public, limits, seed)
+        actor, (protections, machine, gpu) = self._do({"hold": True, "outputs": tuple(outputs)}, public, limits, seed)
         session = RaySession(self._ray, actor, protections, self.name, outputs)
-        session.machine = machine
+        session.machine, session.gpu = machine, gpu
         return self._add_session(session, lambda fit: None, ExitStack())
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class RaySandbox(BaseSandbox):
         check_public(public)
         self._probe()
         need = {"CPU": float(limits.threads), "memory": float(limits.memory_mb << 20)}
-        more: NodeRequest = {"origin": os.path.realpath(public), "limits": asdict(limits), "seed": seed}
+        more: NodeRequest = {"origin": os.path.abspath(public), "limits": asdict(limits), "seed": seed}
         with self._counted():
             return self._try({**request, **more}, public, need)
 

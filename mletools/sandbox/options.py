@@ -119,7 +119,7 @@ class SandboxOptions:
             loopback=loopback,
         )
         if self.preimport is not None:
-            setup = replace(setup, preimport=tuple(filter(None, self.preimport.split(","))))
+            setup = replace(setup, preimport=tuple(filter(None, map(str.strip, self.preimport.split(",")))))
         backend = self.backend
         if backend == "auto" and self.on is None:
             backend, descriptions = choose(setup)

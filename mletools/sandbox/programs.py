@@ -8,12 +8,14 @@ import os
 import secrets
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict
+from typing import BinaryIO, Literal, NotRequired, TypedDict, cast
 
-from ..base.errors import RecordError, ToolError, data_advice
+from ..base.errors import RecordError, ToolError, data_advice, filling
 from ..base.ids import bytes_digest, derive_seed
+from ..base.output import replace_file
 from ..instrument import describe, instrument, make_nonce, observer_text, read_report
 from ..records.common import LongText
 from ..records.rollout import Execution, Rollout, SubmissionFile
@@ -165,14 +167,25 @@ def ran_before(rollout: Rollout) -> bool:
 
 
 def keep(content: bytes, data: Path) -> SubmissionFile:
-    """Keep a submission under its digest, so that equal ones are kept once and none can be swapped."""
+    """Keep a submission under its digest, so that equal ones are kept once and none can be swapped.
+
+    A file of another size, as a machine that failed may have left it, is written again. OSError that names the folder: the
+    disk is full.
+    """
     digest = bytes_digest(content)
     name = digest.split(":")[1]
     path = Path("submissions") / name[:2] / f"{name}.csv"
     target = data / path
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as file:
-            file.write(content)
-        os.replace(file.name, target)
+    if not target.exists() or target.stat().st_size != len(content):
+        with filling(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as file:
+                try:
+                    file.write(content)
+                    file.flush()
+                    replace_file(cast(BinaryIO, file), target)
+                except BaseException:
+                    with suppress(FileNotFoundError):
+                        os.unlink(file.name)
+                    raise
     return {"file": str(path), "digest": digest, "bytes": len(content)}

@@ -1,8 +1,7 @@
 """What a warm server is asked to run, and how it travels there. Not covered: the packets (`channel`)."""
 
-from collections.abc import Mapping
+import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from .gpus import NO_DEVICE, Device
 from .interface import Limits
@@ -30,12 +29,13 @@ class RunRequest:
     folder: str | None = None  # of a run without a mount namespace
     probe: bool = False  # report the active protections
 
-    def fields(self) -> dict[str, object]:
-        """As JSON values."""
-        return asdict(self)
+    def content(self) -> bytes:
+        """As JSON, of any size: sources and what an observer knows of the tables are in it."""
+        return json.dumps(asdict(self)).encode()
 
 
-def read_request(fields: Mapping[str, Any]) -> RunRequest:
-    """The inverse of `RunRequest.fields`."""
+def read_request(content: bytes) -> RunRequest:
+    """The inverse of `RunRequest.content`."""
+    fields = json.loads(content)
     parts = {"limits": Limits(**fields["limits"]), "device": Device(**fields["device"])}
     return RunRequest(**{**fields, **parts, "arguments": tuple(fields["arguments"])})

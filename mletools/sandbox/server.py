@@ -1,8 +1,8 @@
 """The warm server: a process with imported libraries that forks a child for every run, one at a time.
 
 It is a fork of a template, which starts with an empty environment, imports the libraries once and forks a server for
-every control socket that it receives. Through that socket the command sends a run (a request and the descriptors of
-code, stdout and stderr, for a session also its socket) and may send `{"kill": true}` or, to a session, `{"interrupt":
+every control socket that it receives. Through that socket the command sends a run (the descriptors of the request, the code,
+stdout and stderr, for a session also of its socket) and may send `{"kill": true}` or, to a session, `{"interrupt":
 true}`. It receives the events `ready`, `work` (descriptors of the work folder and its disk), `started`, `interrupted`,
 `exit` (all from the first process), `failed`, and finally `ended`. Covered: killing, measuring CPU time and memory,
 ending with the command. Not covered: time and output limits (`warm`). The server never reads code or output, so no run
@@ -111,7 +111,9 @@ def _serve(end: socket.socket, command: int, config: TemplateConfig) -> Callable
         if message is None:
             _leave(cgroup)
         elif descriptors:
-            request = read_request(message["run"])
+            asked, *descriptors = descriptors
+            request = read_request(os.pread(asked, os.fstat(asked).st_size, 0))
+            os.close(asked)
             if cgroup is not None:
                 cgroup.start(request.limits.memory_mb, request.limits.processes)
             if request.landlock:

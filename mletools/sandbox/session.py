@@ -28,7 +28,7 @@ from .request import RunRequest
 from .session_driver import BASH, DONE, ORDER, PYTHON
 from .sessions import BaseSession
 from .verdict import Observations, status_of
-from .warm import SetUpFailed, WarmServer, output_pipe
+from .warm import SetUpFailed, WarmServer, memory_file, output_pipe
 
 _SET_UP_S, _INTERRUPT_S, _END_S = 60.0, 5.0, 60.0
 _OVER_LIMIT_S = 2.0  # a cell may go on so long once its output is over the limit
@@ -99,9 +99,9 @@ class LocalSession(BaseSession):
         deadline = min(began + wall_s, self._deadline)
         cell = _RunningCell(self._number, PYTHON if kind == "python" else BASH, content, deadline)
         try:
-            while not self._ended and (cell.ok is None or cell.interrupt_pending):
+            while self._goes_on(cell):
                 self._listen(cell.deadline, cell)
-                if time.monotonic() >= cell.deadline:
+                if self._goes_on(cell) and time.monotonic() >= cell.deadline:
                     self._stop_harder(cell)
             self._drain(cell)
         except ServerDied:
@@ -112,6 +112,9 @@ class LocalSession(BaseSession):
         duration = time.monotonic() - began
         outputs = read_outputs(self._seen.work, self.declared, self._limits.submission_mb)
         return Cell(self._status(cell), bytes(cell.output), duration, not self._ended, *outputs)
+
+    def _goes_on(self, cell: _RunningCell) -> bool:
+        return not self._ended and (cell.ok is None or cell.interrupt_pending)
 
     def _status(self, cell: _RunningCell) -> Status:
         kills = memory_kills(self._server.cgroup)
@@ -173,7 +176,7 @@ class LocalSession(BaseSession):
             poll.register(self._output, select.POLLIN)
         if self._cells_open and cell is not None:
             poll.register(self._cells, select.POLLIN | (select.POLLOUT if cell.to_send else 0))
-        ready = dict(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+        ready = dict(poll.poll(channel.milliseconds(until - time.monotonic())))
         if cell is not None and self._cells.fileno() in ready:
             self._exchange(cell, ready[self._cells.fileno()])
         if self._output in ready:
@@ -244,12 +247,12 @@ class LocalSession(BaseSession):
 
 def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.socket]:
     """Ask `server` for a session; the descriptor of its output, and the socket for its cells."""
-    script = os.memfd_create("session", os.MFD_CLOEXEC)
     output, output_end = output_pipe()
     cells, cells_end = socket.socketpair()
     try:
         cells.setblocking(False)
-        server.order({"run": request.fields()}, [script, output_end, output_end, cells_end.fileno()])
+        with memory_file("session", b"") as script:
+            server.ask(request, [script, output_end, output_end, cells_end.fileno()])
     except BaseException:
         os.close(output)
         cells.close()
@@ -257,5 +260,4 @@ def _send_request(server: WarmServer, request: RunRequest) -> tuple[int, socket.
     finally:
         cells_end.close()
         os.close(output_end)
-        os.close(script)
     return output, cells

@@ -22,7 +22,8 @@ class BaseSession:
 
     def __init__(self, backend: str, protections: dict[str, bool], outputs: Sequence[str]) -> None:
         self.backend, self.protections, self.declared = backend, protections, outputs
-        self.machine: Machine | None = None  # set by the sandbox that opens it
+        self.machine: Machine | None = None  # set by the sandbox that opens it, as is its device
+        self.gpu: str | None = None
         self.finish: Callable[[bool], None] = lambda fit: None  # called once at the end; fit: the server is reusable
         self._turn = threading.Lock()  # held while a cell runs or the session ends
         self._over = self._closing = self._closed = False

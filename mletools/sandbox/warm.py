@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,18 @@ def output_pipe() -> tuple[int, int]:
     if os.geteuid() == 0:
         os.fchown(output_end, NOBODY, NOBODY)  # so that a solution may open /dev/stdout
     return output, output_end
+
+
+@contextmanager
+def memory_file(name: str, content: bytes) -> Iterator[int]:
+    """The descriptor of a file in memory."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Template:
@@ -145,13 +157,15 @@ class WarmServer:
             with ExitStack() as sent:
                 for descriptor in (stdout_end, stderr_end):
                     sent.callback(os.close, descriptor)
-                script = os.memfd_create("solution", os.MFD_CLOEXEC)
-                sent.callback(os.close, script)
-                with os.fdopen(os.dup(script), "wb") as file:
-                    file.write(code)
-                self.order({"run": request.fields()}, [script, stdout_end, stderr_end])
+                script = sent.enter_context(memory_file("solution", code))
+                self.ask(request, [script, stdout_end, stderr_end])
             follower.follow()
             return follower.protections
+
+    def ask(self, request: RunRequest, descriptors: Sequence[int]) -> None:
+        """Send a run or session with its `descriptors`. ServerDied: the server has ended."""
+        with memory_file("request", request.content()) as asked:
+            self.order({"run": True}, [asked, *descriptors])
 
     def order(self, message: channel.Packet, descriptors: Sequence[int] = ()) -> None:
         """Send `message`. ServerDied: the server has ended."""
@@ -205,7 +219,7 @@ class _Follower:
             if control < 0:  # closed with the whole sandbox
                 raise ServerDied
             ready = channel.ready([control, *self._open], self._deadline - time.monotonic())
-            if not ready:
+            if not ready and time.monotonic() >= self._deadline:
                 self._out_of_time()
             for stream in self._open & ready:
                 self._read(stream)

@@ -12,11 +12,12 @@ import pytest
 from conftest import run_command
 
 from mletools import commands
-from mletools.base.errors import data_advice
-from mletools.base.options import declarations, option
+from mletools.base.errors import ToolError, data_advice
+from mletools.base.options import check_values, declarations, option
 from mletools.base.words import did_you_mean
 from mletools.cli import _semantic_options
 from mletools.cli_options import click_option
+from mletools.grading.options import read_weights
 from mletools.tasks.options import TaskOptions
 
 MODULES = [module.name for module in pkgutil.iter_modules(commands.__path__)]
@@ -46,6 +47,8 @@ def test_a_subclass_may_set_another_parsed_default() -> None:
 @dataclass(frozen=True)
 class Times:
     limit: float | None = option("A time.", above=0, kind="seconds")
+    share: float = option("A share.", default=0.5, at_least=0)
+    any: float = option("Any number.", default=0.5)
     form: str = option("A form.", default="long", choices=("long", "short"))
     data: str = option("A folder.", default=".", kind="folder", envvar="MLE_DATA")
 
@@ -74,6 +77,20 @@ def test_a_time_may_have_a_unit(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_refused() -> None:
     assert refused("--limit", "5 min").endswith("'5 min' is no number of seconds, nor a time such as 90s, 5m or 1h")
     assert refused("--limit", "0m").endswith("0.0 is not in the range x>0.")
+    assert refused("--limit", "1e10").endswith("1e+10 is more than 1e+09 seconds")
+
+
+@pytest.mark.parametrize("flag", ["--limit", "--share", "--any"])
+@pytest.mark.parametrize("text", ["nan", "inf"])
+def test_a_number_is_finite(flag: str, text: str) -> None:
+    assert refused(flag, text).endswith(f"{text} is no finite number")
+    with pytest.raises(ToolError, match=rf"^{flag[2:]} must be a finite number, not {text}"):
+        check_values(Times(**{flag[2:]: float(text)}))
+
+
+def test_weights_of_a_reward_are_finite() -> None:
+    with pytest.raises(ValueError, match=r"^'gold=nan' is not dense, sparse, or NAME=NUMBER"):
+        read_weights("gold=nan")
 
 
 @pytest.mark.parametrize("module", MODULES)

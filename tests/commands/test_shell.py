@@ -40,6 +40,28 @@ def test_a_command_that_does_not_exist_is_taken_for_the_nearest() -> None:
     assert told("xyz", code=2).endswith("Error: there is no command xyz\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("mle > /dev/full", 1, "mle: cannot write stdout: No space left on device\n"),
+        ("mle completion bash > /dev/full", 1, "mle: cannot write stdout: No space left on device\n"),
+        ("mle man /dev/null/x", 1, "mle: /dev/null/x: Not a directory\n"),
+    ],
+)
+def test_an_output_that_cannot_be_written_ends_it_like_every_command(line: str, code: int, said: str) -> None:
+    path = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=path)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([MLE, "completion", "bash"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def completed(words: str) -> list[str]:
     """What Tab offers after these words in a bash with the completion that is printed for it."""
     script = f"""

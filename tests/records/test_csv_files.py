@@ -73,12 +73,9 @@ def test_what_is_no_table(content: bytes, told: str) -> None:
 def test_torn_and_broken_gzip_files(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     whole = gzip.compress(b"".join(b"%d,%d\n" % (at, at * at) for at in range(50_000)))
-    for torn in (whole[:-20], whole[:5000] + b"\xff" * 50 + whole[5050:]):
+    for torn in (whole[:-20], whole[:5000] + b"\xff" * 50 + whole[5050:], whole[:-8] + bytes(8), b"a,b\n"):
         path.write_bytes(torn)
         assert problem(path).startswith("not a whole gzip file: ")
-    path.write_bytes(b"a,b\n")
-    with pytest.raises(OSError):
-        list(read_rows(path))
 
 
 def test_cells_up_to_the_limit() -> None:

@@ -167,6 +167,33 @@ def test_ctrl_c_clears_the_bar_and_says_what_is_kept(records_file: Path) -> None
     assert "stopped" not in copied
 
 
+@pytest.mark.parametrize(
+    ("there", "records", "said"),
+    [
+        (False, 0, "0 records kept in out.jsonl.partial; --resume goes on"),
+        (True, 0, "out.jsonl is as it was; --force begins again"),
+        (True, 1, "1 record kept in out.jsonl.partial; --resume goes on"),
+    ],
+)
+def test_what_goes_on_after_force(
+    there: bool,
+    records: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """--resume takes up the old file where nothing is in the new one."""
+    monkeypatch.chdir(tmp_path)
+    if there:
+        (tmp_path / "out.jsonl").write_bytes(b"")
+    run = Run("mle-filter", {"output": "out.jsonl", "force": True, "quiet": False}, {}, 1).open()
+    for number in range(records):
+        run.emit({"id": str(number)})
+    run.interrupted()
+    assert capsys.readouterr().err == f"mle-filter: stopped: {said}\n"
+
+
 def test_text_in_a_pipe_has_the_width_of_the_terminal(records_file: Path) -> None:
     assert screen("mle-show -q in.jsonl | tee shown > /dev/null", records_file) == ""
     widest = max(map(len, (records_file / "shown").read_text().splitlines()))

@@ -160,6 +160,19 @@ def test_an_output_appears_when_complete_and_resumes(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("more", ["", "b"])
+def test_resuming_a_stream_that_was_cut_off_ends_its_last_line(more: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b'{"id": "a" }')  # > out.jsonl, killed
+    resumed = Output(path, None, True, lambda record: record["id"])
+    assert dict(resumed.finished) == {"a": 1}
+    for name in more:
+        resumed.write({"id": name})
+    resumed.commit()
+    assert path.read_text() == "".join(f'{{"id": "{name}" }}\n' for name in "a" + more)
+    assert not list(tmp_path.glob("*.partial"))
+
+
 def test_an_output_replaces_nothing_but_a_file_and_a_link_is_followed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

@@ -415,6 +415,24 @@ def test_a_command_that_is_killed_is_known_at_the_end(killed: int, place: Path) 
     assert "cut off" in (place / "mle-filter.log").read_text()
 
 
+@pytest.mark.parametrize(("number", "code"), [("HUP", 129), ("INT", 130), ("TERM", 143)])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_signal_stops_a_run_unless_it_was_started_to_ignore_it(
+    number: str, code: int, ignored: bool, place: Path
+) -> None:
+    how = f"--{'ignore' if ignored else 'default'}-signal={number}"  # as nohup does it
+    line = ["env", how, str(BIN / "mle-instrument"), "-q"]
+    rollouts = (place / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    with subprocess.Popen(line, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(rollouts[0])
+        process.stdout.read(1)  # it runs
+        process.send_signal(getattr(signal, f"SIG{number}"))
+        rest, _ = process.communicate(rollouts[1], timeout=60)
+    assert process.returncode == (0 if ignored else code)
+    assert rest.count(b'"kind": "rollout"') == (2 if ignored else 1)
+
+
 # --- what is there already, and what is not there
 
 

@@ -36,6 +36,7 @@ from played_checks import (
     observed,
 )
 
+from mletools.sandbox.gpus import cards
 from mletools.sandbox.machine import this_machine
 from mletools.scaffolds.ideas import FIXED, UNANSWERED
 
@@ -103,6 +104,13 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
     assert record["code"] == "\n\n".join(record["turns"][at]["code"] for at in (7, 9)) and "_exit" not in record["code"]
     assert record["execution"]["protections"]["private_files"] and record["execution"]["backend"] == "local"
     assert record["execution"]["machine"] == this_machine()
+
+
+def test_the_device_of_a_session_is_recorded(done: Played) -> None:
+    name = "0" if cards() else "974"
+    line = ["mle-rollout", "-m", "scripted", "--scaffold", "codeact", "--max-turns", "3", "--gpus", name, "tasks.jsonl"]
+    executions = [record["execution"] for record in records(run_command(*line, cwd=done.folder).stdout)]
+    assert {execution["gpu"] for execution in executions if execution["backend"]} == {name}
 
 
 def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:

@@ -25,9 +25,10 @@ import mletools
 from mletools.base.errors import ToolError
 from mletools.sandbox import BACKENDS, Limits, Setup, open_sandbox
 from mletools.sandbox.cgroup import _may_fix_order_of_killing
-from mletools.sandbox.local import LocalSandbox
+from mletools.sandbox.local import LocalSandbox, _fill_folder
 from mletools.sandbox.probe import _root_is_closed
 from mletools.sandbox.process_tree import _children, descendants
+from mletools.sandbox.request import RunRequest
 
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 
@@ -753,7 +754,7 @@ def test_everything_ends_when_the_command_is_killed(public: Path) -> None:
     script = f"""
         from pathlib import Path
         from mletools.sandbox import Limits, Setup
-        from mletools.sandbox.local import LocalSandbox
+        from mletools.sandbox.local import LocalSandbox, _fill_folder
         code = "import subprocess\\nsubprocess.run(['sleep', '{token}'])"
         with LocalSandbox(Setup(1, ("json",))) as sandbox:
             sandbox.run(code, Path({str(public)!r}), Limits(), 0)
@@ -857,6 +858,15 @@ def test_importing_the_package_is_cheap() -> None:
 # Weaker machines and ordinary users
 
 
+def test_a_link_out_of_the_public_folder_leads_nowhere_without_namespaces(public: Path, tmp_path: Path) -> None:
+    (public / "answers.csv").symlink_to("../private/answers.csv")
+    (public / "same.csv").symlink_to("train.csv")
+    (folder := tmp_path / "run").mkdir()
+    _fill_folder(str(folder), b"", RunRequest(Limits(), str(public), 0, namespaces=False, landlock=True))
+    assert (folder / "input" / "same.csv").read_bytes() == (public / "train.csv").read_bytes()
+    assert not (folder / "input" / "answers.csv").exists()
+
+
 def test_without_namespaces(public: Path) -> None:
     answers = public.parent / "private" / "answers.csv"
     with LocalSandbox(Setup(1, ("json",)), namespaces=False, cgroup=False) as sandbox:
@@ -890,7 +900,7 @@ def test_a_python_below_var_is_shown_and_nothing_beside_it(public: Path) -> None
     script = f"""
         from pathlib import Path
         from mletools.sandbox import Limits, Setup
-        from mletools.sandbox.local import LocalSandbox
+        from mletools.sandbox.local import LocalSandbox, _fill_folder
         with LocalSandbox(Setup(1, ("json",))) as sandbox:
             code = "import os, sys; print(sys.prefix.startswith('/var/'), os.listdir('/var') if os.path.isdir('/var') else None)"
             outcome = sandbox.run(code, Path({str(public)!r}), Limits(), 0)
@@ -926,7 +936,7 @@ def test_as_an_ordinary_user() -> None:
     script = """
         from pathlib import Path
         from mletools.sandbox import Limits, Setup
-        from mletools.sandbox.local import LocalSandbox
+        from mletools.sandbox.local import LocalSandbox, _fill_folder
         with LocalSandbox(Setup(1, ("json",))) as sandbox:
             code = "import os; print(os.listdir('input'))"
             print(sandbox.protections["mount_namespace"], sandbox.run(code, Path.cwd(), Limits(), 0).status)

@@ -1,4 +1,7 @@
-"""Arguments of a program: sys.argv as after `python solution.py ARGUMENTS`, warm and cold, in every backend."""
+"""Arguments of a program: sys.argv as after `python solution.py ARGUMENTS`, warm and cold, in every backend.
+
+And an observer, which goes the same way.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,22 @@ def test_as_large_as_they_may_be_and_no_larger(started: LocalSandbox, public: Pa
         with pytest.raises(ToolError) as caught:
             started.run(CODE, public, Limits(), 0, given)
         assert str(caught.value) == "program arguments may have no zero byte and at most 32 KB"
+
+
+def test_a_time_limit_may_be_longer_than_a_poll_takes(started: LocalSandbox, public: Path) -> None:
+    seconds = 1e9
+    assert printed(started.run("print(1)", public, Limits(wall_s=seconds), 0)) == "1\n"
+    session = started.session(public, Limits(wall_s=seconds), 0)
+    try:
+        assert session.python("print(1)", seconds).output == b"1\n"
+    finally:
+        session.close()
+
+
+def test_an_observer_may_be_larger_than_a_packet(started: LocalSandbox, public: Path) -> None:
+    known = "x" * (1 << 20)  # of tables with many columns, and of the calls of a long program
+    observer = f"known = {known!r}\ndef load(text, path):\n    return compile(f'print({{len(known)}})', path, 'exec')"
+    assert printed(started.run("", public, Limits(wall_s=20.0), 0, observer=observer)) == f"{1 << 20}\n"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -23,9 +24,10 @@ from docker_daemon import Daemon
 
 import mletools.sandbox.backends
 from mletools.base.errors import ToolError
-from mletools.sandbox import Setup, choose
+from mletools.sandbox import Setup, choose, hidden
 from mletools.sandbox.gpus import cards
 from mletools.sandbox.machine import this_machine
+from mletools.sandbox.programs import keep
 
 
 @pytest.fixture
@@ -85,14 +87,14 @@ def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_pat
         stages, tmp_path / "in.jsonl", "import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])", "import torch"
     )
     name = "0" if cards() else "978"
-    done = sandbox(stages["folder"], "-k", "--gpus", name, "--preimport", "json,no_such_module", str(path))
+    done = sandbox(stages["folder"], "-k", "--gpus", name, "--preimport", "json, no_such_module", str(path))
     warm, cold = (record["execution"] for record in records(done.stdout))
     assert (warm["backend"], warm["start"], warm["gpu"], warm["stdout"]["head"]) == ("local", "warm", name, f"{name}\n")
     assert (cold["start"], cold["gpu"]) == ("cold", name)
     assert warm["protections"] == cold["protections"]
     model = next((card.model for card in cards()), None)
     assert warm["machine"] == cold["machine"] == this_machine(model)
-    assert b"not installed, so not preimported: no_such_module" in done.stderr
+    assert b"not installed, so not preimported: no_such_module\n" in done.stderr
 
 
 @pytest.mark.slow
@@ -103,6 +105,30 @@ def test_how_programs_start_changes_no_record(stages: dict[str, Any]) -> None:
         outputs[start] = without_times(records(done.stdout))
         assert {record["execution"].pop("start") for record in outputs[start]} <= {start, None}
     assert outputs["warm"] == outputs["cold"]
+
+
+# Submissions on disk
+
+
+def test_a_damaged_submission_is_kept_anew(tmp_path: Path) -> None:
+    kept = keep(b"id,y\n1,2\n", tmp_path)
+    (tmp_path / kept["file"]).write_bytes(b"")  # the machine failed
+    assert keep(b"id,y\n1,2\n", tmp_path) == kept
+    assert (tmp_path / kept["file"]).read_bytes() == b"id,y\n1,2\n"
+
+
+def test_a_full_disk_is_named_and_nothing_half_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        keep(b"id,y\n1,2\n", tmp_path)
+    assert Path(caught.value.filename).parent == tmp_path / "submissions"
+    monkeypatch.setattr(hidden, "_cache_folder", lambda: tmp_path)
+    hidden.remember("key", {})
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 # auto

@@ -30,6 +30,7 @@ from mletools.sandbox.local import LocalSandbox
 from mletools.sandbox.machine import this_machine
 from mletools.sandbox.on_ray import RaySandbox
 from mletools.sandbox.selftest import attempt
+from mletools.sandbox.session import LocalSession
 
 PACKAGE_ROOT = str(Path(mletools.__file__).parent.parent)
 LONG = 30.0  # seconds that no cell here should need
@@ -233,6 +234,22 @@ def test_a_cell_over_its_time_is_interrupted(session: Session, code: str) -> Non
     assert cell.output.startswith(b"begun\n")
     assert cell.duration_s >= 0.7
     assert printed(python(session, "x")) == "5\n"
+
+
+@pytest.mark.parametrize(("code", "status"), [("print(1)", "ok"), ("import os; os._exit(3)", "error")])
+def test_a_cell_that_ended_in_time_is_no_timeout_where_the_command_was_held_up(
+    session: Session, monkeypatch: pytest.MonkeyPatch, code: str, status: str
+) -> None:
+    listen = LocalSession._listen
+
+    def held_up(self: LocalSession, until: float, cell: Any) -> bool:
+        came = listen(self, until, cell)
+        if cell is not None and (cell.ok is not None or self._ended):
+            cell.deadline = 0.0  # as by Ctrl-Z
+        return came
+
+    monkeypatch.setattr(LocalSession, "_listen", held_up)
+    assert python(session, code).status == status
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,14 @@ def test_devices_are_lent_to_one_run_each(public: Path, tmp_path: Path, monkeypa
         assert all(former[1] <= latter[0] for former, latter in pairwise(lent))
 
 
+def test_a_session_tells_its_device(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_leases, "_ROOT", tmp_path)
+    with LocalSandbox(Setup(1, ("json",), gpus=("6",))) as sandbox:
+        assert sandbox.session(public, Limits(), 0).gpu == "6"
+    with LocalSandbox(Setup(1, ("json",))) as sandbox:
+        assert sandbox.session(public, Limits(), 0).gpu is None
+
+
 def test_without_a_lease_no_device_is_visible(public: Path) -> None:
     with LocalSandbox(Setup(1, ("json",))) as sandbox:
         code = (

@@ -19,7 +19,7 @@ from solving import SECRET, make_public, printed, run
 
 from mletools.base.errors import ToolError
 from mletools.rollout.program_facts import MOST_NAMED, ProgramFacts, probe_sandbox
-from mletools.sandbox import Limits, Sandbox, Setup
+from mletools.sandbox import Limits, Sandbox, Setup, mounts
 from mletools.sandbox.container import DockerSandbox
 from mletools.sandbox.engine import Kind, host_config
 from mletools.sandbox.local import LocalSandbox
@@ -346,6 +346,22 @@ def test_answers_and_weights_lie_apart(place: str, public: Path) -> None:
     refused = pytest.raises(ToolError, match="which every solution can read, lie in one another: move either")
     with LocalSandbox(Setup(1, SMALL, weights=str(folder))) as opened, refused:
         run(opened, public, "pass")
+
+
+@pytest.mark.parametrize("link", ["public", "private"])
+def test_answers_are_found_where_a_link_parts_them_from_the_files(link: str, tmp_path: Path) -> None:
+    public = make_public(tmp_path / "tasks")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (public.parent / link).rename(elsewhere / link)
+    (public.parent / link).symlink_to(elsewhere / link)
+    shown = tmp_path / "tasks" if link == "public" else elsewhere
+    refused = pytest.raises(ToolError, match="which every solution can read, lie in one another: move either")
+    with LocalSandbox(Setup(1, SMALL, weights=str(shown))) as opened, refused:
+        run(opened, public, "pass")
+    plan = mounts.MountPlan(binds=[(str(shown), "/usr/shown")])
+    with pytest.raises(ToolError, match="which every solution can read: move the task data elsewhere"):
+        mounts.refuse_shared_data(plan, public)
 
 
 @pytest.mark.slow
