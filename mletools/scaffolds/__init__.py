@@ -49,8 +49,6 @@ def open_scaffold(name: str) -> Scaffold[Any]:
 def load(spec: str, what: str) -> Any:
     """The attribute that `module:Name` or `path/to/file.py:Name` names. ToolError, beginning with `what`: there is none."""
     module, _, attribute = spec.rpartition(":")
-    if module.endswith(".py") and not Path(module).is_file():
-        raise ToolError(f"{what}: {module}: no such file")
     try:
         loaded = _imported(module)
     except Exception as error:  # anybody's code runs at its import
@@ -77,6 +75,8 @@ def _imported(module: str) -> Any:
         if here not in sys.path:  # as with python -m: a module of the current folder is found
             sys.path.insert(0, here)
         return importlib.import_module(module)
+    if not Path(module).is_file():
+        raise ToolError(f"{module}: no such file")
     path = Path(module).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

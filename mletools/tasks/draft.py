@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..base.errors import RecordError
-from ..grading import SCORE_DECIMALS, metrics, score_bytes
+from ..grading import SCORE_DECIMALS, answer_spec, metrics, score_bytes
 from ..records.task import MetricSpec, Parse, Scoring, SubmissionFormat
 from .dataset import Dataset, Features, Target
 from .forms import Form, form_of
@@ -260,6 +260,7 @@ def with_decimals(grading: Scoring, answers: bytes, sample: bytes) -> MetricSpec
     if metrics.find(metric["name"]).best != 0 or "score_round" in metric:
         return metric
     try:
+        metrics.check(metric, grading["submission"]["parse"], answer_spec(grading)["parse"])
         error = score_bytes(grading, answers, sample)
     except (ValueError, RecordError):  # what comes later says why
         return metric

@@ -142,10 +142,10 @@ def test_a_resumed_run_has_a_total(records_file: Path) -> None:
 
 def test_what_is_left_of_a_group_is_counted(records_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run("mle-rollout", {"files": ["in.jsonl"], "quiet": True}, {}, 1)
-    run._skip.update(a=3)
+    run.counts["finished before"] = 3
     monkeypatch.chdir(records_file)
     assert (run.count_lines(), run.count_lines(2)) == (1, 5)
-    run._skip.update(a=30)
+    run.counts["finished before"] = 33
     assert run.count_lines(2) == 0
 
 

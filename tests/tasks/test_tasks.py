@@ -341,9 +341,10 @@ def test_scores_are_rounded_and_infinity_is_refused():
     draws = generator(1)
     draft = draft_table(TABLES["sklearn:iris"](draws), draws)
     sample = draft.public["sample_submission.csv"]
-    assert score_of(sample, lambda _: 1 / 3) == 0.33333
+    assert score_of(sample, lambda _: 1 / 3, draft.metric) == 0.33333
+    assert score_of(sample, lambda _: 1e-7 / 3, {**draft.metric, "score_round": 11}) == 3.333e-8
     with pytest.raises(Rejected, match="score: inf"):
-        score_of(sample, lambda _: float("inf"))
+        score_of(sample, lambda _: float("inf"), draft.metric)
 
 
 def test_cells():

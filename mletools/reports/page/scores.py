@@ -138,7 +138,9 @@ def by_cost(sets: Sets) -> Iterator[Figure]:
         return
     for what, words in (("tokens", "tokens"), ("usd", "USD")):
         points = {
-            label: [(cost, run.reward) for run in runs if run.reward is not None and (cost := _cost(run, what))]
+            label: [
+                (cost, run.reward) for run in runs if run.reward is not None and (cost := _cost(run, what)) is not None
+            ]
             for label, runs in sets.items()
         }
         points = {label: some for label, some in points.items() if some}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...base.programs import parse_expression, parse_program
+from ...base.programs import BYTE_ORDER_MARK, parse_expression, parse_program
 from ..interface import Reply
 from .tool import Tool
 
@@ -232,8 +232,11 @@ def _begins_line(text: str, opening: "re.Pattern[str]", first: "re.Match[str]") 
 
 
 def parsed(code: str) -> ast.Module | None:
-    """The syntax tree of a program; None for an empty text, no Python, or more than LARGEST characters."""
-    if len(code) > LARGEST or not code.strip():
+    """The syntax tree of a program; None for an empty text, no Python, or more than LARGEST characters.
+
+    Of a reply a byte order mark is no part of the program, as other invisible characters are not.
+    """
+    if len(code) > LARGEST or not code.strip() or code.startswith(BYTE_ORDER_MARK):
         return None
     try:
         return parse_program(code)
