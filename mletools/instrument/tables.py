@@ -7,7 +7,7 @@ import csv
 import functools
 import re
 from collections.abc import Iterable
-from itertools import chain, islice, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,10 @@ def _describe(public: str) -> DataFacts:
 
 
 def _columns(path: Path) -> list[ColumnFacts]:
-    """The described columns of a table; not its row numbers."""
-    described = map(_column, islice(zip_longest(*_rows(path)[1:], fillvalue=""), _MOST_COLUMNS))
+    """The described columns of a table, of a wide one the first and the last; not its row numbers."""
+    columns = list(zip_longest(*_rows(path)[1:], fillvalue=""))
+    half = _MOST_COLUMNS // 2
+    described = map(_column, columns if len(columns) <= _MOST_COLUMNS else columns[:half] + columns[-half:])
     return [each for each in described if each is not None]
 
 

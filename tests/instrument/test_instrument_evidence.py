@@ -86,6 +86,14 @@ def test_a_table_is_described_however_it_is_spelled(tmp_path: Path, spelled: Cal
     assert rows.are_of(described(found["columns"]))
 
 
+def test_the_last_column_of_a_wide_table_is_described(tmp_path: Path) -> None:
+    """Targets often stand there."""
+    names = ",".join(f"a{at}" for at in range(90))
+    rows = "".join(",".join(["0.5"] * 90) + f",{price}\n" for price in PRICES)
+    (tmp_path / "train.csv").write_text(f"{names},y\n{rows}")
+    assert is_of(tmp_path, PRICES[:200])
+
+
 @pytest.mark.parametrize("gap", ["", "NA", "nan", "NULL"])
 def test_gaps_are_no_values(tmp_path: Path, gap: str) -> None:
     (tmp_path / "train.csv").write_text("y\n" + "".join(f"{at % 3}\n" for at in range(180)).replace("2", gap))
