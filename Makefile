@@ -1,4 +1,4 @@
-# make demo   the whole pipe, from tasks to a policy that became better (about 10 minutes after the set-up)
+# make demo   the whole pipe, from tasks to a policy that became better (eight minutes after the set-up)
 #   make demo MODEL=smollm2  the answers of a real language model to two real tables, run and graded (a minute)
 # make examples  the five papers' experiments in their tiny size, one after the other (an hour; EXAMPLES=sandmle for one)
 # make rehearsals  the commands of the papers' size on this machine, with a tiny model behind vLLM (EXAMPLES=rd-agent for one)

@@ -49,7 +49,8 @@ def asked(words: list[str]) -> Iterator[tuple[str, str, str | None, bool]]:
             and model not in ("null", "vague", "policy")
         ):
             key = value(words, f"{prefix}key-env", f"{prefix}key-file")
-            yield model, url, key, value(words, f"--{role}-price" if role else "--price") is not None
+            priced = role == "embedding" or value(words, f"--{role}-price" if role else "--price") is not None
+            yield model, url, key, priced  # embeddings have no price
 
 
 def server(url: str, models: set[str]) -> str | None:

@@ -140,13 +140,15 @@ class _Work:
 
     @staticmethod
     def of(rollout: Rollout) -> "_Work":
-        well_formed = rollout["stop_reason"] == "finished"
+        """An idea, or a step of a search, is well formed only if it is whole; work in turns may end by any bound."""
+        ended = rollout["stop_reason"]
+        is_idea = rollout["scaffold"] == "idea" or "step" in rollout
         return _Work(
-            well_formed,
-            rollout.get("format_rate", 1.0 if well_formed else 0.0),
+            ended == "finished" if is_idea else ended != "format",
+            rollout.get("format_rate", 1.0 if ended == "finished" else 0.0),
             len(rollout["execution"]["markers"]),
             rollout.get("state", {}).get("score"),
-            rollout["stop_reason"] != "context" and "refused" not in (rollout.get("implementer") or {}),
+            not (is_idea and ended == "context") and "refused" not in (rollout.get("implementer") or {}),
         )
 
 

@@ -218,7 +218,7 @@ def _scores(thresholds: Thresholds | None) -> dict[str, float]:
 
 def failure_reward(how: RewardRule) -> float | None:
     """The reward of a run without a submission by the rule in `how` (grade.reward); None if it gets no reward."""
-    return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": -1.0}.get(how.get("rule", ""))
+    return {"milestone": 0.0, "partial-credit": how.get("failure"), "improvement": 0.0}.get(how.get("rule", ""))
 
 
 def divided(run_set: RunSet, role: str) -> list[RunSet]:

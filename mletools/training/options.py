@@ -153,8 +153,8 @@ class GrpoOptions(TrainingOptions):
         heading=FOLDER,
     )
     varlen: bool = option(
-        "On a GPU: pack rows without padding, by PyTorch's attention for sequences of different lengths. Its speed "
-        "has not been measured. On a CPU rows are always packed.",
+        "On a GPU: pack rows without padding, by PyTorch's attention for sequences of different lengths "
+        "(measured on one H100: docs/gpu.md). On a CPU rows are always packed.",
         default=False,
         switch=True,
         machine=True,

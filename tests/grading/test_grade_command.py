@@ -106,6 +106,18 @@ def test_improvement_over_the_state_that_a_rollout_began_from(place: Path) -> No
     assert found[2]["grade"]["reward"] == {"rule": "improvement", "previous": 0.75, "well_formed": False}
 
 
+@pytest.mark.parametrize(("scaffold", "rewards"), [("react", [1, 1, 1, 1]), ("idea", [-1, -1, None, 1])])
+def test_work_in_turns_may_end_by_any_bound_and_still_improve(place: Path, scaffold: str, rewards: list[Any]) -> None:
+    best = json.loads((place / "executed.jsonl").read_text().splitlines()[0])
+    changed = [
+        {**best, "scaffold": scaffold, "state": {"score": 0.75}, "stop_reason": reason}
+        for reason in ("max_turns", "timeout", "context", "finished")
+    ]
+    (place / "ended.jsonl").write_text("".join(json.dumps(record) + "\n" for record in changed))
+    found = graded(place, "--reward", "improvement", source="ended.jsonl")
+    assert [record["reward"] for record in found] == rewards
+
+
 def test_a_task_without_leaderboard_has_no_human_rank(stages: dict[str, Any]) -> None:
     done = run_command("mle-grade", "--reward", "human-rank", "executed.jsonl", cwd=stages["folder"], check=False)
     assert done.returncode == 1

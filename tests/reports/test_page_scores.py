@@ -121,5 +121,7 @@ def test_pass_at_k_is_the_unbiased_estimator() -> None:
     both = passes(a_set("x", *a, *b).runs, "medal")
     assert [(k, share) for k, share, _ in both] == [(1.0, pytest.approx(0.125)), (2.0, pytest.approx(0.25))]
     assert passes([], "valid") == []
+    many = passes(a_set("x", *[rollout("a", n, 0.5 if n % 2 else None) for n in range(300)]).runs, "valid")
+    assert [k for k, _, _ in many[:64]] == list(range(1, 65)) and many[-1][:2] == (300.0, 1.0) and len(many) < 90
     named = [figure.name for figure in by_tries({"x": a_set("x", *a, *b).runs}) if figure]
     assert named == ["pass-medal"]  # all are valid: nothing to see

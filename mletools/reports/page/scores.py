@@ -21,6 +21,7 @@ MOST_TASKS = 20  # figures of tasks
 MOST_DOTS = 1000  # of a set
 MOST_NAMED = 8  # baselines of which a caption has all; the numbers have them anyway
 MARGIN = 0.12  # of the range of thresholds and baselines, on both sides
+MOST_TRIES = 64  # each k up to it has a point
 WIDE = 20  # times the least: from there an axis is logarithmic
 TRIES = (("medal", "pass@k for a medal", "a medal"), ("valid", "pass@k for a valid submission", "a valid submission"))
 
@@ -201,12 +202,22 @@ def by_tries(sets: Sets) -> Iterator[Figure | None]:
 
 
 def passes(runs: Sequence[GradedRun], field: Literal["medal", "valid"]) -> list[Point]:
-    """(k, pass@k, None) for k from 1; mean over tasks of statistics.chance_of_valid. Empty without runs."""
+    """(k, pass@k, None) for k from 1, above MOST_TRIES in steps of a tenth; mean over tasks of statistics.chance_of_valid.
+
+    Empty without runs.
+    """
     tasks: dict[str, list[bool]] = {}
     for run in runs:
         tasks.setdefault(run.task, []).append(run.medal is not None if field == "medal" else run.valid)
     fewest = min(map(len, tasks.values()), default=0)
     return [
         (float(k), mean([chance_of_valid(sum(good), len(good), k) for good in tasks.values()]) or 0.0, None)
-        for k in range(1, fewest + 1)
+        for k in _tries(fewest)
     ]
+
+
+def _tries(fewest: int) -> list[int]:
+    found = list(range(1, min(fewest, MOST_TRIES) + 1))
+    while found and found[-1] < fewest:
+        found.append(min(fewest, found[-1] + found[-1] // 10))
+    return found

@@ -60,7 +60,7 @@ def ceiling_above_gold(view: View) -> str:
 
 
 def learnable(view: View) -> str:
-    """A standard pipeline goes at least CLEARLY of the way from the dummy's score to gold.
+    """A standard pipeline goes at least a tenth of the way from the dummy's score to gold.
 
     It is the best of the record's baselines but for SPECIAL ones; without any the standard solution that was tried out,
     else the better of a linear model and a forest on the columns of the tables. Without thresholds the trained model
