@@ -333,6 +333,7 @@ def test_what_is_there_is_not_named(tmp_path: Path, server: str) -> None:
     (tmp_path / "data" / "leaf-classification" / "prepared").touch()
     (tmp_path / "repo").mkdir()
     text = f"mle-rollout -m x --model-url {server} t.jsonl\nmle-rollout -m gpt-4.1 --model-url https://api.openai.com/v1 t.jsonl\n"
+    text += "mle-rollout -m gpt-5 --model-url https://api.openai.com/v1 --embedding-model text-embedding-3-small t.jsonl\n"
     text += "mle-import data/leaf-classification --repo repo -o t.jsonl\nmle-rollout -m scripted t.jsonl\n"
     assert needed(tmp_path, text, OPENAI_API_KEY="sk", no_proxy="127.0.0.1") == (0, [])
 
