@@ -9,6 +9,7 @@ is asked of a provider, nothing is downloaded. Not looked at: weights at the hub
 
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,8 @@ from options import commands
 
 from mletools.models.address import DEFAULT_KEY, PROVIDERS
 from mletools.models.prices import price_of
+from mletools.training.algorithms import PRESETS
+from mletools.training.options import TrainingOptions
 
 HERE = re.compile(r"https?://(localhost|127\.|10\.|192\.168\.|[^/.:]+[:/])")
 SECONDS = 10
@@ -53,21 +56,33 @@ def asked(words: list[str]) -> Iterator[tuple[str, str, str | None, bool]]:
             yield model, url, key, priced  # embeddings have no price
 
 
-def server(url: str, models: set[str]) -> str | None:
-    """Why the server is not ready."""
+def server(url: str, models: set[str], rank: str | None) -> str | None:
+    """Why the server is not ready. rank: of the adapters that a trainer gives it, "0" for all weights; None: no trainer does."""
     try:
-        with urllib.request.urlopen(f"{url.removesuffix('/')}/models", timeout=SECONDS):
-            return None
+        with urllib.request.urlopen(f"{url.removesuffix('/')}/models", timeout=SECONDS) as answer:
+            found = served(answer.read())
+        absent = models - found if found and rank is None else set()
+        return f"{url} serves {', '.join(sorted(found))}, not {', '.join(sorted(absent))}" if absent else None
     except urllib.error.HTTPError:
         return None  # it answers
     except OSError as error:
-        start = f"MODEL={min(models)} RANK=0 {os.path.relpath(Path(__file__).parent / 'cluster/serve.sh')}"
+        takes = "" if rank is None else f"RANK={rank} "
+        start = f"MODEL={min(models)} {takes}{os.path.relpath(Path(__file__).parent / 'cluster/serve.sh')}"
         why = getattr(error, "reason", error)
         return f"{url} does not answer ({why}): start it on cards of its own, CUDA_VISIBLE_DEVICES=N {start}"
 
 
+def served(answer: bytes) -> set[str]:
+    """The models that a server lists; none where it answers in another form."""
+    try:
+        return {str(model["id"]) for model in json.loads(answer)["data"]}
+    except (ValueError, KeyError, TypeError):
+        return set()
+
+
 def missing(found: list[list[str]]) -> Iterator[str]:
     urls: dict[str, set[str]] = {}
+    ranks: dict[str, str] = {}
     for words in found:
         for model, url, key, priced in asked(words):
             if HERE.match(url):
@@ -79,7 +94,10 @@ def missing(found: list[list[str]]) -> Iterator[str]:
             if not priced and price_of(model, url) is None:
                 yield f"{model} at {url} has no list price: costs will be missing (--price)"
         if "--publish-url" in words:
-            urls.setdefault(value(words, "--publish-url") or "", set()).add(value(words, "--model") or "")
+            url = value(words, "--publish-url") or ""
+            urls.setdefault(url, set()).add(value(words, "--model") or "")
+            own = PRESETS.get(value(words, "--preset") or "", {}).get("lora_rank", TrainingOptions.lora_rank)
+            ranks[url] = value(words, "--lora-rank") or str(own)
         if words[0] == "mle-import":
             yield from unprepared(words)
         if any(word.startswith("vllm:") for word in words) and importlib.util.find_spec("vllm") is None:
@@ -87,7 +105,7 @@ def missing(found: list[list[str]]) -> Iterator[str]:
         if words[0].startswith("mle-train") and importlib.util.find_spec("trl") is None:
             yield "trainers need a library: pip install 'mletools[train]'"
     for url, models in urls.items():
-        if why := server(url, models):
+        if why := server(url, models, ranks.get(url)):
             yield why
     yield from images({image for words in found if (image := value(words, "--image"))})
     for folder in sorted({folder for words in found if (folder := value(words, "--weights"))}):

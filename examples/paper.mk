@@ -140,7 +140,7 @@ $(call whole,$(2)/graded.jsonl)
 endef
 
 # Who answers, while training and afterwards: transformers or vLLM in the sampler's own process, which takes each version of the policy from
-# its folder. Or a vLLM server, which the trainer loads each version into (RANK=0 cluster/serve.sh):
+# its folder. Or a vLLM server, which the trainer loads each version into (cluster/serve.sh with its RANK, which `make needs` tells):
 # SERVER=http://localhost:8000/v1. SIZE=small takes vLLM where it is installed beside the sampler's command, which may be that of an
 # environment of its own: ROLLOUT=../../.vllm/bin/mle-rollout.
 ROLLOUT ?= mle-rollout

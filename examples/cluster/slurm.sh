@@ -29,6 +29,6 @@ mkdir -p "$OUT/of-$PARTS"
 # each job has its own submissions and tape; the same seed everywhere, for a group's seed is made of its task as well
 awk -v part="$PART" -v parts="$PARTS" 'NR % parts == part % parts' "$TASKS" > "$OUT/tasks-$PART.jsonl"
 # shellcheck disable=SC2086
-mle-rollout -q $MODEL $SAMPLE "$OUT/tasks-$PART.jsonl" -o "$OUT/rollouts-$PART.jsonl" --resume
-mle-sandbox -q -j "${SLURM_CPUS_PER_TASK:-2}" "$OUT/rollouts-$PART.jsonl" -o "$OUT/executed-$PART.jsonl" --resume
-mle-grade -q "$OUT/executed-$PART.jsonl" -o "$OUT/part-$PART.jsonl" --resume
+mle-rollout -q --allow-empty $MODEL $SAMPLE "$OUT/tasks-$PART.jsonl" -o "$OUT/rollouts-$PART.jsonl" --resume
+mle-sandbox -q --allow-empty -j "${SLURM_CPUS_PER_TASK:-2}" "$OUT/rollouts-$PART.jsonl" -o "$OUT/executed-$PART.jsonl" --resume
+mle-grade -q --allow-empty "$OUT/executed-$PART.jsonl" -o "$OUT/part-$PART.jsonl" --resume

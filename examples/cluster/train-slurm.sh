@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training on all GPUs of some nodes, by accelerate under Slurm, from graded rollouts.
 #
-#   sbatch --nodes=2 examples/cluster/train-slurm.sh fsdp2.yaml --model Qwen/Qwen3-8B --run-dir runs/grpo graded.jsonl --resume
+#   sbatch --nodes=2 examples/cluster/train-slurm.sh examples/cluster/fsdp2.yaml --model Qwen/Qwen3-8B --run-dir runs/grpo graded.jsonl --resume
 #
 #SBATCH --job-name=mletools-train
 #SBATCH --ntasks-per-node=1

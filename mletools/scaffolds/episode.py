@@ -461,6 +461,7 @@ class Episode(Generic[S]):
         code, rows_held_out = code_of(self.turns, self.best_submission_turn), self.settings.validation > 0
         if self.best_submission_turn is None or code is None or not rows_held_out or self.settings.reveal_test:
             return None
+        self._environment.close()  # a session holds the device, or the place, that the program waits for
         seed = derive_seed(self.job.seed, "refit")
         outcome = self._environment.run(code, self.settings.execution_seconds, seed, rows="all")
         self.spent.seconds += outcome["execution"]["duration_s"]

@@ -309,6 +309,8 @@ def server() -> Iterator[str]:
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
+            if "listed" in self.path:
+                self.wfile.write(b'{"data": [{"id": "policy"}, {"id": "other"}]}')
 
         def log_message(self, *args: object) -> None:
             pass
@@ -328,12 +330,37 @@ def needed(tmp_path: Path, text: str, **more: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
+def test_a_server_is_told_what_its_trainer_gives_it(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:1/v1"
+    for options, rank in (
+        ("--preset mle-rl", "RANK=0 "),
+        ("--preset mle-ideator", "RANK=32 "),
+        ("--lora-rank 8", "RANK=8 "),
+    ):
+        line = f"mle-train-grpo --stream --publish pub --publish-url {url} {options} --model m --run-dir r\n"
+        _, told = needed(tmp_path, line, no_proxy="127.0.0.1")
+        assert any(f"MODEL=m {rank}" in each for each in told), told
+    _, told = needed(tmp_path, f"mle-rollout -m x --model-url {url} t.jsonl\n", no_proxy="127.0.0.1")
+    assert any("MODEL=x " in each and "RANK" not in each for each in told), told
+
+
+def test_a_server_of_another_model_is_named(tmp_path: Path, server: str) -> None:
+    for name, code in (("policy", 0), ("Qwen/Qwen3-8B", 1)):
+        found, told = needed(
+            tmp_path, f"mle-rollout -m {name} --model-url {server}/listed t.jsonl\n", no_proxy="127.0.0.1"
+        )
+        assert found == code, told
+    assert told == [f"{server}/listed serves other, policy, not Qwen/Qwen3-8B"]
+
+
 def test_what_is_there_is_not_named(tmp_path: Path, server: str) -> None:
     (tmp_path / "data" / "leaf-classification").mkdir(parents=True)
     (tmp_path / "data" / "leaf-classification" / "prepared").touch()
     (tmp_path / "repo").mkdir()
     text = f"mle-rollout -m x --model-url {server} t.jsonl\nmle-rollout -m gpt-4.1 --model-url https://api.openai.com/v1 t.jsonl\n"
-    text += "mle-rollout -m gpt-5 --model-url https://api.openai.com/v1 --embedding-model text-embedding-3-small t.jsonl\n"
+    text += (
+        "mle-rollout -m gpt-5 --model-url https://api.openai.com/v1 --embedding-model text-embedding-3-small t.jsonl\n"
+    )
     text += "mle-import data/leaf-classification --repo repo -o t.jsonl\nmle-rollout -m scripted t.jsonl\n"
     assert needed(tmp_path, text, OPENAI_API_KEY="sk", no_proxy="127.0.0.1") == (0, [])
 

@@ -107,10 +107,13 @@ def test_a_session_that_lives_ends_and_is_begun_anew(done: Played) -> None:
 
 
 def test_the_device_of_a_session_is_recorded(done: Played) -> None:
+    """A refit does not wait for the device that its own session has."""
     name = "0" if cards() else "974"
-    line = ["mle-rollout", "-m", "scripted", "--scaffold", "codeact", "--max-turns", "3", "--gpus", name, "tasks.jsonl"]
-    executions = [record["execution"] for record in records(run_command(*line, cwd=done.folder).stdout)]
+    line = ["mle-rollout", "-m", "scripted", "--scaffold", "codeact", "--max-turns", "3", "--gpus", name, "--refit"]
+    made = records(run_command(*line, "tasks.jsonl", cwd=done.folder).stdout)
+    executions = [record["execution"] for record in made]
     assert {execution["gpu"] for execution in executions if execution["backend"]} == {name}
+    assert any("refit" in record for record in made)
 
 
 def test_what_is_no_action_and_nothing_handed_in(done: Played) -> None:
