@@ -47,7 +47,7 @@ def test_a_run_and_its_grade_follow_the_sample(megabytes: int, tmp_path: Path) -
         resources = RunResources(tmp_path, {}, sandbox, LIMITS, threading.Semaphore(), 0.0, False, nothing)
         episode = TaskEnvironment(resources, cast(Any, task), None, "episode", Tapes(None).tape("episode"))
         told = episode._run(CODE, 30.0, 0, True, (), "all")
-        rollout: Any = {"id": "r", "task": task, "code": CODE, "stop_reason": "finished"}
+        rollout: Any = {"id": "r", "task": task, "code": CODE, "scaffold": "single", "stop_reason": "finished"}
         ran = ProgramRunner(sandbox, LIMITS, tmp_path, 0)(rollout)
         cell = episode._cell("python", CODE, 30.0, (), 0, None, ())
         episode.close()
@@ -83,7 +83,7 @@ def test_the_grader_reads_what_its_option_or_the_sample_allows(tmp_path: Path) -
         f"{row.split(',')[0]},1,{'x' * (33 << 20) if not at else ''}\n" for at, row in enumerate(rows)
     )
     execution: Any = {"status": "ok", "submission": keep(content.encode(), tmp_path), "markers": []}
-    rollout: Any = {"id": "r", "task": task, "execution": execution, "stop_reason": "finished"}
+    rollout: Any = {"id": "r", "task": task, "execution": execution, "scaffold": "single", "stop_reason": "finished"}
 
     def verdict(**options: int) -> tuple[bool, str | None]:
         found = Grader(tmp_path, GradingOptions(**options), cast(Any, None))(rollout)["grade"]  # type: ignore[arg-type]
