@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import click
 
@@ -83,17 +83,14 @@ def _refuse_overwriting(context: click.Context) -> None:
                 raise click.UsageError(f"{name} and {other} are one file, which would be lost: write to another")
 
 
-def _handle_signals() -> None:
-    def stop(number: int, frame: Any) -> NoReturn:
-        raise _Stopped(number)
+def _handle_signals(run: Run) -> None:
+    def stop(number: int, frame: Any) -> None:
+        if not run.postpones(number):
+            raise KeyboardInterrupt if number == signal.SIGINT else _Stopped(number)
 
-    for number, handler in (
-        (signal.SIGTERM, stop),
-        (signal.SIGHUP, stop),
-        (signal.SIGINT, signal.default_int_handler),
-    ):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
-            signal.signal(number, handler)
+            signal.signal(number, stop)
 
 
 def _fail(name: str, error: BaseException, verbose: bool) -> int:
@@ -115,8 +112,8 @@ def _execute(
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
-    _handle_signals()
     run = Run(name, params, _semantic_options(context), stdout, getattr(context.command, "writes_text", False))
+    _handle_signals(run)
     code = 0
     try:
         try:

@@ -1,5 +1,6 @@
 """One run of a command: its input, output, workers, counters, and messages on standard error."""
 
+import contextlib
 import os
 import select
 import stat
@@ -72,6 +73,8 @@ class Run:
         self._bar: ProgressBar | None = None
         self._skip: Counter[object] = Counter()  # records of the resumed run, by key, that have not come again
         self._started = time.monotonic()
+        self._writing = False
+        self._postponed: int | None = None  # a signal
         self.checkpoint: Path | None = None  # where a training's newest one will be
 
     @property
@@ -224,11 +227,34 @@ class Run:
                 return False
             stamped = self.stamp(record)
             self.endless |= any(entry.get("options", {}).get("forever") for entry in _lineage(stamped))
-            self._out.write(stamped, ended=self.endless)
+            with self._whole() if self.endless else contextlib.nullcontext():
+                self._out.write(stamped, ended=self.endless)
             self.counts["records"] += 1
             if self._bar is not None:
                 self._bar.update()
             return True
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """The readers of an endless run train on what it has written when a signal ends it: its last record is whole."""
+        self._writing = True
+        try:
+            yield
+        finally:
+            self._writing = False
+            number, self._postponed = self._postponed, None
+            if number is not None:
+                os.kill(os.getpid(), number)
+
+    def postpones(self, number: int) -> bool:
+        """Whether this signal comes again once the record that is being written is whole; a second one is not postponed."""
+        if self._postponed is not None:
+            return False
+        self._postponed = number
+        if self._writing:
+            return True
+        self._postponed = None
+        return False
 
     def sidecar_path(self, suffix: str) -> Path | None:
         """The path of a file next to the output, or None if the output is no file."""

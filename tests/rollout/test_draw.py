@@ -1,9 +1,14 @@
 """Which tasks an endless run works on by what can be learnt (--draw learnable): shares, the file of rewards, going on."""
 
+import array
 import copy
+import fcntl
 import json
 import os
+import signal
 import subprocess
+import termios
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -361,6 +366,30 @@ def test_rewards_that_come_back_decide_what_is_drawn(tmp_path: Path) -> None:
     after = rolled(tmp_path, "--passes", "11", *LEARNABLE)
     assert Counter(record["task"]["id"] for record in after) == {IDS[0]: 2 * 2, IDS[1]: 2 * 18}
     assert len({record["id"] for record in first + after}) == 44  # each group has a seed of its own
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_endless_run_that_is_ended_in_the_middle_of_a_record_writes_it_whole(number: int, tmp_path: Path) -> None:
+    """Its reader is slow, and the pipe is full."""
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(TASKS[0]) + "\n")
+    environment = {**machine_environment(), "PATH": f"{BIN}:{os.environ['PATH']}", "MLE_DATA": str(ROOT / "examples")}
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    process = subprocess.Popen([*ENDLESS, "tasks.jsonl"], stdout=writer, cwd=tmp_path, env=environment)
+    os.close(writer)
+    waiting = array.array("i", [0])
+    while waiting[0] < size:
+        assert process.poll() is None
+        time.sleep(0.1)
+        fcntl.ioctl(reader, termios.FIONREAD, waiting)
+    time.sleep(0.5)
+    process.send_signal(number)
+    time.sleep(0.5)
+    assert process.poll() is None
+    with open(reader, "rb") as file:
+        text = file.read()
+    assert process.wait() == 128 + number
+    assert text.endswith(b"\n") and all(json.loads(line) for line in text.splitlines())
 
 
 @pytest.mark.slow
