@@ -3,19 +3,23 @@
     DIR/policy-000012/   weights (an adapter or a full model), tokenizer, state.json with the policy_version
     DIR/latest           symbolic link to the newest
     DIR/wanted.json      the trainer's demand: its version, the rollouts that it needs and has used
+    DIR/lock             held while servers are given a version
 
 Each appears complete or not at all. Not covered: writing weights (training), loading them (models).
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import ToolError
 
-LATEST, WANTED = "latest", "wanted.json"
+LATEST, WANTED, LOCK = "latest", "wanted.json", "lock"
 REPLACED = 2.0  # seconds: longer than a version of the same name is absent while it is published again
 
 
@@ -65,6 +69,14 @@ def newest(folder: Path) -> Policy | None:
                 continue
             raise ToolError(f"{link}: points at {target}, which is no published policy") from error
         return Policy(int(version), target)
+
+
+@contextlib.contextmanager
+def exchanging(folder: Path) -> Iterator[None]:
+    """While one process gives a version to servers and names it the newest, others that want to wait."""
+    with open(folder / LOCK, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def wanted(folder: Path) -> Demand | None:

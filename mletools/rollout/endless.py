@@ -19,7 +19,7 @@ from ..base.ids import content_id, derive_seed
 from ..base.jsonl import Line
 from ..base.options import option
 from ..base.streams import is_stream
-from ..models import Model
+from ..models import Model, policy_servers
 from ..models.following import FollowingModel
 from ..models.options import ModelOptions
 from ..records.rollout import Rollout
@@ -161,6 +161,13 @@ class EndlessOptions:
         kind="folder",
         metavar="DIR",
     )
+    publish_url: tuple[str, ...] = option(
+        "With --follow: first load the newest policy into this server, which may have been restarted: an adapter as the "
+        "model of -m, or full weights. Repeatable.",
+        default=(),
+        kind="url",
+        machine=True,
+    )
     max_staleness: int | None = option("With --follow: maximum policy lag, in updates.", at_least=0, metavar="K")
     patience: float = option(
         "With --max-staleness: if a trainer waits this long and nothing is in work here, begin one group more.",
@@ -188,6 +195,8 @@ class EndlessOptions:
         ):
             if value is not None and not self.forever:
                 raise OptionError(f"{name} is about --forever")
+        if self.publish_url and not self.follow:
+            raise OptionError("--publish-url: which policy? --follow DIR is where it is published")
         if self.max_staleness is not None and not self.follow:
             raise OptionError("--max-staleness: of which policy? --follow DIR is where it is published")
         self._check_draw(group_size)
@@ -219,6 +228,8 @@ class EndlessOptions:
             run.pause(0.5)
 
         kind, _, rest = (models.model or "").partition(":")
+        if self.publish_url and kind in ("hf", "vllm", "llama"):
+            raise OptionError(f"--publish-url is about the model of a server: -m {models.model} is none")
         if kind in ("hf", "vllm"):
             if rest:
                 raise OptionError(
@@ -229,7 +240,10 @@ class EndlessOptions:
             raise OptionError(
                 f"-m {models.model} --follow {folder}: llama: loads no published policy, hf: and vllm: do"
             )
-        return FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
+        following = FollowingModel(folder, models.open(batch=batch), None, waiting, pause)
+        urls = tuple(dict.fromkeys(self.publish_url))
+        policy_servers.load_newest(urls, following.name, folder, models.wait_for_server)
+        return following
 
     def tasks(self, run: Run, kinds: tuple[str, ...], group_size: int) -> "Source | None":
         """The lines of the input again and again, with the seed of each; None: once is enough."""

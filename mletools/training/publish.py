@@ -14,7 +14,8 @@ from ..base import published
 from ..base.errors import OptionError, ToolError
 from ..base.ids import content_id
 from ..base.options import option
-from . import checkpoints, servers
+from ..models import policy_servers
+from . import checkpoints
 from .options import GrpoOptions
 
 PREFIX = "policy"
@@ -37,6 +38,7 @@ class Publisher:
     rollouts: int | None
     groups: int
     run: str = ""
+    wait_s: float = 0.0  # for a server that is not up
     version: int = -1
     held: float = 0
     began: float = field(default_factory=time.time)
@@ -69,7 +71,8 @@ class Publisher:
                     f"{self.folder}: holds policies of another run: publish into another folder, or remove it"
                 )
         state = {"policy_version": version, "run": self.run}
-        checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX, before_latest=self._serve)
+        with published.exchanging(self.folder):
+            checkpoints.save(self.folder, version, write, state, keep=KEEP, prefix=PREFIX, before_latest=self._serve)
         self._say(refused, False)
 
     def starving(self, yes: bool, refused: float) -> None:
@@ -84,7 +87,7 @@ class Publisher:
 
     def _serve(self, folder: Path) -> None:
         if self.urls:
-            servers.load_all(self.urls, self.name, folder)
+            policy_servers.load_all(self.urls, self.name, folder, self.wait_s)
 
     def _say(self, refused: float, starving: bool) -> None:
         self._said = (refused, starving)
@@ -117,6 +120,13 @@ class StreamOptions:
     publish_name: str = option(
         "Name of the adapter on the servers of --publish-url.", default="policy", metavar="NAME", machine=True
     )
+    wait_for_server: float = option(
+        "Seconds to wait for a server of --publish-url that is not up, before it is tried for two minutes.",
+        default=0.0,
+        at_least=0,
+        kind="seconds",
+        machine=True,
+    )
 
     def check(self, given: Mapping[str, object], settings: Mapping[str, object]) -> None:
         """OptionError for options without an effect. given: by name, those of the command line; settings: all that are set."""
@@ -126,6 +136,8 @@ class StreamOptions:
             raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
         if given.get("max_staleness") is not None and not self.stream:
             raise OptionError("--max-staleness is about --stream: a file's rollouts are laid out before the first step")
+        if given.get("wait_for_server") is not None and not self.publish_url:
+            raise OptionError("--wait-for-server is about --publish-url")
         if given.get("publish_steps") is not None and self.publish is None:
             raise OptionError("--publish-steps needs --publish DIR")
 
@@ -147,4 +159,4 @@ class StreamOptions:
         batch = options.batch
         sizes = (batch if batch is None else round(batch * (options.oversample or 1.0)), options.groups_per_step)
         urls = tuple(dict.fromkeys(self.publish_url))
-        return Publisher(Path(self.publish), urls, self.publish_name, steps, *sizes, run)
+        return Publisher(Path(self.publish), urls, self.publish_name, steps, *sizes, run, self.wait_for_server)

@@ -289,8 +289,8 @@ def test_published_weights_answer_in_place_of_those_before(
 ) -> None:
     from mletools.base.errors import ToolError
     from mletools.models.following import FollowingModel
+    from mletools.models.policy_servers import load_weights
     from mletools.training.publish import Publisher
-    from mletools.training.servers import load_weights
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")

@@ -22,6 +22,8 @@ from conftest import ROOT, records, run_command
 from mletools.base import published
 from mletools.base.errors import OptionError, ToolError
 from mletools.base.jsonl import Line
+from mletools.models.options import ModelOptions
+from mletools.models.policy_servers import load_adapter, load_all, load_newest, load_weights
 from mletools.rollout.endless import Ahead, EndlessOptions, Source, State
 from mletools.rollout.runner import Runner
 from mletools.training import checkpoints
@@ -29,7 +31,6 @@ from mletools.training.algorithms import settle
 from mletools.training.grpo import GrpoRun
 from mletools.training.options import GrpoOptions
 from mletools.training.publish import Publisher, StreamOptions
-from mletools.training.servers import load_adapter, load_all, load_weights
 
 EXAMPLES = ROOT / "examples" / "tasks"
 
@@ -267,7 +268,7 @@ def test_a_version_is_the_newest_once_the_server_has_it(tmp_path: Path) -> None:
 
 def test_every_server_gets_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are up get it though another is down; the folder does not call it the newest before all have it."""
-    monkeypatch.setattr("mletools.training.servers.load_weights.__defaults__", (2, 0.01))
+    monkeypatch.setattr("mletools.models.policy_servers.load_weights.__defaults__", (2, 0.01))
 
     def loaded(server: Server) -> list[str]:
         paths = [
@@ -292,10 +293,61 @@ def test_every_server_gets_every_version(tmp_path: Path, monkeypatch: pytest.Mon
     assert loaded(full_up)[-1] == loaded(up)[-1] == "policy-000002" and published.newest(tmp_path).version == 2
 
 
+def paths_given(server: Server) -> list[str]:
+    return [Path(body["lora_path"]).name for path, body, code in server.told if code == 200]
+
+
+def adapter(folder: Path) -> None:
+    write(folder)
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def test_a_server_that_was_restarted_gets_the_newest_policy_from_its_sampler(tmp_path: Path) -> None:
+    server = Server({"/v1/load_lora_adapter": GOOD})
+    options = EndlessOptions(follow=str(tmp_path), publish_url=(server.url, server.url + "/v1", server.url))
+    models = ModelOptions(model="mine", model_url=server.url)
+    run: Any = SimpleNamespace(say=print, pause=time.sleep)
+    load_newest((server.url,), "policy", tmp_path)  # no policy yet
+    assert not server.told
+    for version in (0, 2):
+        publisher(tmp_path).publish(version, adapter)
+        options.model(run, models).close()
+        assert paths_given(server)[-1] == f"policy-00000{version}"
+    assert [body["lora_name"] for _, body, _ in server.told] == ["mine"] * 4  # two spellings of one server
+
+
+def test_what_a_server_gets_last_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sampler that begins while a version is published waits, and then loads that one."""
+    server = Server({"/v1/load_lora_adapter": GOOD})
+    publisher(tmp_path).publish(0, adapter)
+    sampler = threading.Thread(target=load_newest, args=((server.url,), "policy", tmp_path))
+
+    def serve(folder: Path) -> None:
+        sampler.start()
+        sampler.join(0.5)
+        load_all((server.url,), "policy", folder)
+
+    sink = publisher(tmp_path, urls=(server.url,))
+    monkeypatch.setattr(sink, "_serve", serve)
+    sink.publish(2, adapter)
+    sampler.join()
+    assert paths_given(server) == ["policy-000002", "policy-000002"]
+
+
+def test_a_server_that_starts_costs_no_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mletools.models.policy_servers.LOOK", 0.01)
+    starting, answers = (503, "loading"), {"GET /v1/models": (503, "loading"), "/v1/load_lora_adapter": GOOD}
+    server = Server(answers)
+    threading.Timer(0.5, answers.update, [{"GET /v1/models": (401, "no key")}]).start()
+    adapter(tmp_path)
+    load_all((server.url,), "policy", tmp_path, wait_s=60)
+    assert len(server.told) == 1 and answers["GET /v1/models"] != starting
+
+
 def test_servers_load_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits here until the other has begun: one after the other, they would wait for ever."""
     meeting = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr("mletools.training.servers.load", lambda url, name, folder: meeting.wait())
+    monkeypatch.setattr("mletools.models.policy_servers.load", lambda url, name, folder: meeting.wait())
     load_all(("http://a", "http://b"), "policy", tmp_path)
     assert not meeting.broken
 
@@ -478,6 +530,7 @@ def test_the_state_goes_on_behind_the_last_group(tmp_path: Path) -> None:
         ({"state": "file"}, "--state is about --forever"),
         ({"follow": "pub", "max_staleness": 1}, "--max-staleness is about --forever"),
         ({"forever": True, "max_staleness": 1}, "--max-staleness: of which policy?"),
+        ({"publish_url": ("http://a",)}, "--publish-url: which policy?"),
         ({"passes": 3}, "--passes is about --forever"),
         ({"draw": "learnable", "draw_from": "f"}, "--draw learnable is about --forever"),
         ({"forever": True, "draw": "learnable"}, "--draw learnable: by which rewards?"),

@@ -8,22 +8,44 @@ memory.
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ..base import published
 from ..base.errors import ToolError
 
 TRIES, PAUSE = 6, 2.0  # seconds before the first further try, doubled each time: about two minutes
 CONNECT, ANSWER = 30.0, 1800.0  # seconds; a large model is read from a shared disk
 AWAY = (502, 503, 504)  # of a proxy whose server restarts
+LOOK = 1.0  # seconds between looks at a server that is still starting
 
 
-def load_all(urls: Sequence[str], name: str, folder: Path) -> None:
-    """`load` into the server at each of `urls`, at once. ToolError, once every server has it or failed: who failed, and why."""
+def load_newest(urls: Sequence[str], name: str, published_in: Path, wait_s: float = 0.0) -> None:
+    """`load_all` of the newest policy in a folder, of servers that may have been restarted; without one, nothing.
+
+    A trainer that publishes meanwhile waits: what the servers get last is what the folder calls the newest.
+    """
+    if not urls or published.newest(published_in) is None:
+        return
+    for url in urls:
+        _wait(url, wait_s)
+    with published.exchanging(published_in):
+        policy = published.newest(published_in)
+        assert policy is not None
+        load_all(urls, name, policy.folder)
+
+
+def load_all(urls: Sequence[str], name: str, folder: Path, wait_s: float = 0.0) -> None:
+    """`load` into the server at each of `urls`, at once. ToolError, once every server has it or failed: who failed, and why.
+
+    wait_s: seconds in which a server that is not up costs no try.
+    """
 
     def failure(url: str) -> str | None:
         try:
+            _wait(url, wait_s)
             load(url, name, folder)
         except ToolError as error:
             return str(error)
@@ -89,6 +111,14 @@ def load_weights(url: str, folder: Path, tries: int = TRIES, pause: float = PAUS
 _UNREADABLE = "can the server read this folder, and is it the model that the server was started with?"
 
 
+def _wait(url: str, seconds: float) -> None:
+    """Until the server at `url` answers, but no longer than that."""
+    last = time.monotonic() + seconds
+    with _Server(url, 1, 0.0) as server:
+        while time.monotonic() < last and not server.up():
+            time.sleep(LOOK)
+
+
 class _Server:
     def __init__(self, url: str, tries: int, pause: float) -> None:
         import urllib3
@@ -102,6 +132,16 @@ class _Server:
 
     def __exit__(self, *error: object) -> None:
         self._pool.clear()
+
+    def up(self) -> bool:
+        """Whether it answers, whatever it says; a proxy whose server restarts does not."""
+        import urllib3
+
+        try:
+            answer = self._pool.request("GET", self.url + "/v1/models", redirect=False, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return answer.status not in AWAY
 
     def get(self, path: str) -> str:
         """The text at `path`; empty where the server has none."""
