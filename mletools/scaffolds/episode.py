@@ -218,19 +218,23 @@ class Episode(Generic[S]):
     def _shown(self) -> list[int]:
         """The places of the messages that the policy sees. Ended: they are too many, and none is to be dropped.
 
-        Tokens are the tokenizer's, where that is in this process and none is dropped, else an estimate (tokens_of).
+        Tokens are the tokenizer's, where that is in this process and none is dropped, else an estimate (tokens_of): of 4
+        characters each, or as many as one of its questions in this episode had, by its server's counts, if they were fewer.
         """
         bounds, begin = self.settings, self._from
+        a_token = min(CHARACTERS_A_TOKEN, self._characters.get("policy", CHARACTERS_A_TOKEN))
         messages = self.messages[begin:]
         if bounds.when_full == "end":
             places = list(range(begin, len(self.messages)))
             if bounds.context_tokens is not None:
                 counted = self._environment.count_tokens("policy", self._sent(places))
-                if (sum(map(tokens_of, messages)) if counted is None else counted) > bounds.context_tokens:
+                if (
+                    sum(tokens_of(each, a_token) for each in messages) if counted is None else counted
+                ) > bounds.context_tokens:
                     raise Ended("context")
             return places
         failed = [place - begin for place in self._failed if place >= begin]
-        return [begin + place for place in visible(messages, failed, bounds.context_tokens)]
+        return [begin + place for place in visible(messages, failed, bounds.context_tokens, a_token)]
 
     def charge(self, who: str, reply: Reply) -> None:
         """Count what the reply of another model, in the role `who`, used to the turn at hand."""

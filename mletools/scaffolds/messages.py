@@ -270,9 +270,9 @@ def characters_of(message: Message) -> int:
     return len(message["content"]) + sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
 
 
-def tokens_of(message: Message) -> int:
-    """Tokens of a message, estimated at 4 characters each where nobody has counted."""
-    return characters_of(message) // CHARACTERS_A_TOKEN + 1
+def tokens_of(message: Message, a_token: float = CHARACTERS_A_TOKEN) -> int:
+    """Tokens of a message, estimated at so many characters each."""
+    return int(characters_of(message) / a_token) + 1
 
 
 def characters_a_token(messages: Sequence[Message], turns: Sequence[Turn]) -> float | None:
@@ -288,8 +288,10 @@ def characters_a_token(messages: Sequence[Message], turns: Sequence[Turn]) -> fl
     )
 
 
-def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None) -> list[int]:
-    """The places of the messages that the policy is shown, in order, of about `most` tokens (None: all).
+def visible(
+    messages: Sequence[Message], failed: Sequence[int], most: int | None, a_token: float = CHARACTERS_A_TOKEN
+) -> list[int]:
+    """The places of the messages that the policy is shown, in order, of about `most` tokens (None: all), see tokens_of.
 
     failed: places of the policy's messages whose program failed; each is dropped with the observations that follow it,
     oldest first and only as far as needed, but never the last exchange. Where that is not enough: the first two
@@ -298,7 +300,7 @@ def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None
     places = list(range(len(messages)))
     if most is None:
         return places
-    total = sum(map(tokens_of, messages))
+    total = sum(tokens_of(message, a_token) for message in messages)
     last = max((place for place in places if messages[place]["role"] == "assistant"), default=-1)
     for place in failed:
         if total <= most:
@@ -308,7 +310,7 @@ def visible(messages: Sequence[Message], failed: Sequence[int], most: int | None
         gone = [place]
         while (following := gone[-1] + 1) < len(messages) and messages[following]["role"] != "assistant":
             gone.append(following)
-        total -= sum(tokens_of(messages[each]) for each in gone)
+        total -= sum(tokens_of(messages[each], a_token) for each in gone)
         places = [each for each in places if each not in gone]
     if total <= most or len(places) <= 2 * KEPT_AT_EACH_END:
         return places
