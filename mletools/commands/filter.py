@@ -9,7 +9,7 @@ from .. import cli
 from ..base.errors import RecordError, ToolError
 from ..base.options import option
 from ..base.output import AnyRecord, Output
-from ..base.words import counted, did_you_mean
+from ..base.words import counted
 from ..cli_options import flags_on_command_line, options
 from ..filters import Decision, FilterOptions, Selection
 from ..filters.draws import DrawOptions, Record, Sample, parted
@@ -21,19 +21,11 @@ from ..filters.steps import cut
 from ..filters.tasks import TaskSelection
 from ..records.rollout import Execution, Rollout, Turn
 from ..tasks.code_metrics import CodeMetricOptions
+from ..tasks.options import check_name
 
 TASKS = "Checks of tasks (--tasks)"
 APART = "Tasks of training and evaluation"
 MOST_NAMED = 5  # tasks of both sets in an error
-
-
-def check_name(name: str) -> str:
-    """The name of a check of tasks. ValueError: there is none."""
-    from ..tasks.soundness import CHECKS
-
-    if name not in CHECKS:
-        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}{did_you_mean(name, CHECKS)}")
-    return name
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
 
     --source llm lets a language model write tasks similar to --seeds, in SandMLE's four roles: strategist, developer of
     the data generator, engineer of the evaluator, writer. Their scripts run in a sandbox, errors are fed back, and the
-    tasks pass the same checks. Failed tasks are dropped, so the output may have fewer than -n. Replies are kept in
+    tasks pass the same checks (--check NAME: only that one). Failed tasks are dropped, so the output may have fewer than -n. Replies are kept in
     --journal and never paid twice. -j is the number of concurrent tasks. `--source llm --help` shows the options of
     each role.
 
@@ -126,7 +126,7 @@ def make_tasks(run: cli.Run, options: TaskOptions, llm: LlmOptions, roles: Mappi
             backend = options.backend if trials else "auto"
             code_metrics = stack.enter_context(CodeMetrics(backend, LIMITS))
             roles_maker = open_maker(llm, run.seed, run.data, backend=backend, jobs=run.jobs, roles=roles)
-            maker = LlmTasks(stack.enter_context(roles_maker), trials, code_metrics)
+            maker = LlmTasks(stack.enter_context(roles_maker), trials, code_metrics, llm.dropped_by)
         # In order, because a task must be unlike every earlier one.
         for place, result, error in run.map(maker, places, processes=not by_llm, in_order=True):
             task, dropped = _unlike(maker, place, result, error, seen)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import OptionError, ToolError
 from ..base.options import Declaration, declarations, option
+from ..base.words import did_you_mean
 from ..models.options import ModelOptions, RoleOptions, role_declarations
 from ..models.prices import read_price
 from ..sandbox import BACKENDS
@@ -34,6 +35,15 @@ def read_range(text: str) -> tuple[int, int]:
     if not 40 <= least <= most <= 2000:
         raise ValueError(f"{text!r} is not a range within 40-2000")
     return least, most
+
+
+def check_name(name: str) -> str:
+    """The name of a check of tasks. ValueError: there is none."""
+    from .soundness import CHECKS
+
+    if name not in CHECKS:
+        raise ValueError(f"{name!r} is none of {', '.join(CHECKS)}{did_you_mean(name, CHECKS)}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,14 @@ class LlmOptions(ModelOptions):
         kind="state file",
         metavar="FILE",
         machine=True,
+    )
+    dropped_by: tuple[str, ...] = option(
+        "Drop a task only by this check; what the others say is recorded (default: all; a wrong name lists them). "
+        "Repeatable.",
+        default=(),
+        flags=("--check",),
+        metavar="NAME",
+        read=check_name,
     )
     price: tuple[float, float] | None = option(
         "USD per million tokens, to record the cost of a task (default: the server's usage.cost, or the list price).",

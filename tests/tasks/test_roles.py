@@ -9,9 +9,10 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import scripted_server as scripted
@@ -28,13 +29,16 @@ from mletools.records import schema
 from mletools.rollout import task_models
 from mletools.rollout.task_models import open_maker
 from mletools.sandbox import Limits, Sandbox, Setup, open_sandbox
+from mletools.tasks import soundness
 from mletools.tasks.code_metrics import CodeMetrics
 from mletools.tasks.folder import data_digest, private_digest
 from mletools.tasks.forms import written_as
-from mletools.tasks.options import LlmOptions, TaskRole
+from mletools.tasks.make import NoTask
+from mletools.tasks.options import LlmOptions, TaskRole, check_name
 from mletools.tasks.record import Parts, finish
 from mletools.tasks.roles import Journal, replies, scripts
 from mletools.tasks.roles.asking import Faulty, Talk
+from mletools.tasks.roles.checked import LlmTasks
 from mletools.tasks.roles.developer import Developed, develop
 from mletools.tasks.roles.evaluator import evaluate
 from mletools.tasks.roles.maker import LlmMaker, ScriptBox
@@ -961,3 +965,18 @@ def test_the_command_makes_tasks_with_it(place: Path, serve: Any) -> None:
 def test_the_schema_of_the_dna_has_the_fields_that_are_read() -> None:
     asked = answers.schema("strategist.dna")
     assert asked is not None and tuple(asked["required"]) == DNA_KEYS
+
+
+def test_a_check_that_is_named_drops_alone(place: Path, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(soundness.CHECKS, "learnable", lambda view: "it is not")
+    with maker(place, serve()) as found:
+        make_task = LlmTasks(found, None, cast(Any, None))
+        for dropped_by in ((), ("thresholds_ordered", "learnable")):
+            with pytest.raises(NoTask) as raised:
+                replace(make_task, dropped_by=dropped_by)(("llm", 0))
+            assert [draft.reason for draft in raised.value.dropped] == ["learnable: it is not"]
+        made = replace(make_task, dropped_by=("thresholds_ordered",))(("llm", 0))
+    sanity = made.record["provenance"]["sanity"]
+    assert sanity["learnable"] == "failed: it is not" and sanity["thresholds_ordered"] == "passed"
+    with pytest.raises(ValueError, match=r"'learnabel' is none of thresholds_ordered, .*learnable"):
+        check_name("learnabel")

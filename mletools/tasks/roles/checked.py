@@ -9,7 +9,7 @@ from ...grading import RunCode, score_bytes
 from ...grading.code import box
 from ...records.task import Task
 from ..make import STAGES, Dropped, Made, NoTask
-from ..soundness import Case, Trial, Trials, examine, failures
+from ..soundness import CHECKS, Case, Trial, Trials, examine, failures
 from ..table import Rejected
 from .environment import SAMPLE
 from .maker import LlmMaker
@@ -21,12 +21,14 @@ PUBLIC = "public/"
 class LlmTasks:
     """Makes the task of source llm with an index. For threads: most of the time is spent waiting for a model.
 
-    `trials` runs a standard solution, or None; `run_code` scores by metrics that are code.
+    `trials` runs a standard solution, or None; `run_code` scores by metrics that are code. dropped_by: the checks that drop a
+    task, all where it is empty; what the others say is recorded.
     """
 
     make: LlmMaker
     trials: Trials | None
     run_code: RunCode
+    dropped_by: tuple[str, ...] = ()
 
     def __call__(self, place: tuple[str, int], first: int = 0) -> Made:
         """The task; NoTask if the model's attempts are used up or a check fails.
@@ -42,7 +44,12 @@ class LlmTasks:
             files.update(content)
             with box() as folder:
                 outcomes = examine(self._case(record, files, folder, trials))
-            if failed := [f"{name}: {reason}" for name, reason in failures(outcomes).items()]:
+            failed = [
+                f"{name}: {reason}"
+                for name, reason in failures(outcomes).items()
+                if name in (self.dropped_by or CHECKS)
+            ]
+            if failed:
                 raise Rejected("; ".join(failed))
             record["provenance"]["sanity"].update(outcomes)
 
