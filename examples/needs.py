@@ -93,7 +93,7 @@ def missing(found: list[list[str]]) -> Iterator[str]:
                 yield f"no key for {model} at {url}: export {name}=..."
             if not priced and price_of(model, url) is None:
                 yield f"{model} at {url} has no list price: costs will be missing (--price)"
-        if "--publish-url" in words:
+        if "--publish-url" in words and words[0].startswith("mle-train"):
             url = value(words, "--publish-url") or ""
             urls.setdefault(url, set()).add(value(words, "--model") or "")
             own = PRESETS.get(value(words, "--preset") or "", {}).get("lora_rank", TrainingOptions.lora_rank)

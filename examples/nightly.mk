@@ -19,18 +19,20 @@ OUT ?= nightly
 UNFINISHED := $(shell cat $(OUT)/unfinished 2>/dev/null)
 TRAINED := $(if $(UNFINISHED),$(wildcard $(OUT)/$(UNFINISHED)/trained))
 # a server that takes the policy (cluster/serve.sh), and the seconds that a night waits until it answers. Without one:
-# SAMPLER='-m hf:' PUBLISH= EVALUATOR='-m hf:nightly/run/latest'
+# SAMPLER='-m hf:' PUBLISH= EVALUATOR='-m hf:nightly/run/latest'. A server that was restarted since gets the newest policy again.
 SERVER ?= http://localhost:8000/v1
 WAIT ?= 1800
 SAMPLER ?= -m policy --model-url $(SERVER) --wait-for-server $(WAIT) -j 32
 PUBLISH ?= --publish-url $(SERVER)
-EVALUATOR ?= -m policy --model-url $(SERVER) --wait-for-server $(WAIT) -j 32
+EVALUATOR ?= -m policy --model-url $(SERVER) --wait-for-server $(WAIT) -j 32 --follow $(OUT)/pub $(PUBLISH)
 SAMPLE ?= -g 8 --max-tokens 4096
 LIMITS ?= -j 8 --timeout 600 --memory-size 16384
 REWARD ?= --reward milestone
 FILTER ?= --keep-invalid
 TRAIN ?= --batch 64 --save-steps 5 --keep 3 --allow-empty
 EVALUATE ?= -g 4 --seed 1000000
+# how long the sampler, told to end, may wait until the pipe has taken its last record: a step's time and a program's
+LAST ?= 2h
 # lines of OUT/log that a failed night prints for cron
 TAIL ?= 20
 
@@ -81,12 +83,15 @@ $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 # trainer at last, has ended by itself.) A night that was killed may have torn the last line.
 $(OUT)/$(NIGHT)/trained: | ready
 	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
-	timeout --signal TERM --kill-after 60 $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $(TASKS) \
+	timeout --signal TERM --kill-after $(LAST) $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub $(PUBLISH) --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $(TASKS) \
 	  | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) | python3 $(dir $(THIS))tee.py $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
-	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) --max-staleness 2 $(TRAIN) \
+	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) $(if $(PUBLISH),--wait-for-server $(WAIT)) --max-staleness 2 $(TRAIN) \
 	    -o $(OUT)/run/steps.jsonl --resume || [[ "$${PIPESTATUS[*]}" =~ ^((0|124|141)\ ?)+$$ ]]
 	@touch $@
 
 $(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained | ready
-	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) | mle-instrument -q | mle-sandbox -q $(LIMITS) | mle-grade -q $(REWARD) -o $@ --resume
+	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) -o $@.rollouts --resume
+	mle-instrument -q $@.rollouts | mle-sandbox -q $(LIMITS) -o $@.executed --resume
+	mle-grade -q $(REWARD) $@.executed -o $@ --resume
+	@rm -f $@.rollouts $@.executed
 endif

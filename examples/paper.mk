@@ -112,8 +112,11 @@ endif
 BENCH ?= mle-bench/data
 REPO ?= mle-bench
 
-# How what was sampled is run, where the agent does not do that itself.
-RUN ?= | mle-instrument -q --allow-empty | mle-sandbox -q --allow-empty $(LIMITS)
+# How what was sampled is run, where the agent does not do that itself. $(call kept,NAME) ends a command whose records a killed make is not
+# to make a second time, where the target says so: private KEEP := yes.
+RUN ?= | mle-instrument -q --allow-empty $(call kept,instrumented) | mle-sandbox -q --allow-empty $(LIMITS) $(call kept,executed)
+KEEP :=
+kept = $(if $(KEEP),-o $@.$(1) --resume; cat $@.$(1))
 
 # $(call train,FROM,TO,NUMBER,TASKS,GRADE,TRAIN): NUMBER optimiser steps over one endless pipe, from the policy in FROM, into TO/latest; fewer
 # where PASSES over the tasks do not give so many (a filter drops what teaches nothing). The sampler takes each policy as it is published,
@@ -130,7 +133,7 @@ MICRO_TOKENS ?=
 whole = touch $(1); [ -z "$$(tail -c 1 $(1))" ] || sed -i '$$d' $(1)
 define train
 mkdir -p $(2); $(call whole,$(2)/graded.jsonl); \
-  $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) $(ROLLOUT) -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
+  $(if $(SERVER),,$(call on,$(SAMPLER_GPUS),$(SAMPLER_SHARE))) $(ROLLOUT) -q $(SAMPLER) --forever $(PASSES:%=--passes %) --follow $(2)/pub $(SERVER:%=--publish-url %) --max-staleness $(STALENESS) --state $(2)/begun --seed $(SEED) \
     $(SAMPLE) $(4) $(RUN) \
   | mle-grade -q --allow-empty $(5) | python3 ../tee.py $(2)/graded.jsonl | $(FILTER) --allow-empty --mark \
   | $(TRAINER) mle-train-grpo --stream --allow-empty --publish $(2)/pub $(SERVER:%=--publish-url %) $(BOUND) --max-steps $(3) --model $(1) --run-dir $(2) \
@@ -157,9 +160,10 @@ policy = $(LOCAL):$(call weights,$(1))
 # a second time
 sampled = $(ROLLOUT) -q $(1) -o $@.rollouts --resume; cat $@.rollouts
 
-# $(call only,TASKS,ARMS,FOLDER): of each arm's graded rollouts those of the tasks in the file TASKS, into FOLDER/ARM.jsonl
+# $(call only,TASKS,ARMS,FOLDER,KIND): of each arm's graded rollouts (those of OUT/ARM.KIND.jsonl) those of the tasks in the file TASKS, into
+# FOLDER/ARM.jsonl
 only = mkdir -p $(3); for arm in $(2); do \
-    jq -c --slurpfile tasks $(1) 'select(.task.id | IN($$tasks[].id))' $(OUT)/$$arm.graded.jsonl > $(3)/$$arm.jsonl; done
+    jq -c --slurpfile tasks $(1) 'select(.task.id | IN($$tasks[].id))' $(OUT)/$$arm.$(or $(4),graded).jsonl > $(3)/$$arm.jsonl; done
 
 .PHONY: all results clean options differences needs plan
 INNER := $(MAKE)

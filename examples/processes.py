@@ -205,7 +205,7 @@ def written(name: str, process: Process, given: list[Any]) -> Iterator[Any]:
 
 
 def task(name: str, split: str | None) -> dict[str, Any]:
-    return {"kind": "task", "id": name, "name": name, "provenance": {"split": split}}
+    return {"kind": "task", "id": name, "name": name, "provenance": {"split": split, "competition": name}}
 
 
 def imported(process: Process) -> Iterator[Any]:

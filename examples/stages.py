@@ -250,7 +250,7 @@ class Planner:
     # what is sampled
 
     def _sampled(self, stage: Stage, command: Command, trainer: Command | None) -> int:
-        """Rollouts; of an endless sampler those that its trainer takes."""
+        """Rollouts; of an endless sampler those that its trainer takes, or of which it takes the first (--oversample)."""
         options = command.options
         count = command.records * int(options["group_size"])
         if not options["forever"]:
@@ -259,7 +259,7 @@ class Planner:
         settings = settings_of(trainer) if trainer else None
         assert trainer and isinstance(settings, GrpoOptions)
         step = settings.groups_per_step * options["group_size"] if settings.batch is None else settings.batch
-        taken = (trainer.options.get("max_steps") or 0) * step
+        taken = (trainer.options.get("max_steps") or 0) * round(step * (settings.oversample or 1))
         stage.open = not options.get("passes")
         taken = min(taken, count * options["passes"]) if options.get("passes") else taken
         stage.rollouts += taken
@@ -396,7 +396,10 @@ class Planner:
         needed, room = trainer_gb(model, rank, rows, length, count, reference), self.machine.card_gb * (USED - taken)
         which = f"LoRA {rank}" if rank else "all weights"
         stage.uses.insert(0, Use(f"trainer of {model} ({which}, {rows} x {length:,} tokens)", cards, needed, room))
-        tokens = (rollouts or trainer.records) * length * settings.epochs
+        share = 1 / (
+            (isinstance(settings, GrpoOptions) and settings.oversample) or 1
+        )  # of the rollouts, that is trained on
+        tokens = (rollouts or trainer.records) * share * length * settings.epochs
         stage.seconds += tokens / (TRAINED * WEIGHTS / shape_of(model).weights * count)
         if len(cards) != count:
             stage.faults.append(f"the trainer has {count} processes and {len(cards)} cards (LAUNCH, TRAINER_GPUS)")
