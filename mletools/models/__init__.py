@@ -6,6 +6,7 @@ Not covered: the content of messages (scaffolds), concurrency (the command: one 
 """
 
 import importlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,6 +192,13 @@ class CountsTokens(Protocol):
     """
 
     def count_tokens(self, messages: Sequence[Message]) -> int | None: ...
+
+
+@runtime_checkable
+class HasSlots(Protocol):
+    """A model that answers so many requests at once. slot: held while it does; the wait for one is no time of an answer."""
+
+    slot: threading.BoundedSemaphore
 
 
 @dataclass(frozen=True)

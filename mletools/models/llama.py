@@ -51,7 +51,7 @@ class Settings:
 
 
 class LlamaModel:
-    """The model in a GGUF file. `batch` is 1: use one thread per request; SLOTS of them are answered at once.
+    """The model in a GGUF file. `batch` is 1: use one thread per request, and take a `slot` first: SLOTS of them are answered at once.
 
     Temperature and top_p are 1 where none is set, and nothing else cuts the distribution. `logprobs` are under it, and
     None where a character spreads over several tokens. structured: one of structured.CHOICES; but for "off", a question
@@ -80,7 +80,7 @@ class LlamaModel:
         except BaseException:
             _end(self._child)
             raise
-        self._free = threading.BoundedSemaphore(SLOTS)
+        self.slot = threading.BoundedSemaphore(SLOTS)
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
@@ -139,9 +139,8 @@ class LlamaModel:
         }
         if (schema := self._schema(request)) is not None:
             fields["json_schema"] = reasoned(schema)
-        with self._free:
-            reply: Reply = self._completion.ask(fields, lambda body: _read(body, prompt))
-            return reply
+        reply: Reply = self._completion.ask(fields, lambda body: _read(body, prompt))
+        return reply
 
     def _listening(self) -> str:
         """The server's address, once the file is loaded."""

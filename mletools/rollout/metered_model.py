@@ -7,13 +7,13 @@ requests go to the engine together: the company of a request does not depend on 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import OptionError, RecordError, ToolError
 from ..base.options import option
-from ..models import ContextExceeded, CountsTokens, Model, OfferedTool, Reply, Request
+from ..models import ContextExceeded, CountsTokens, HasSlots, Model, OfferedTool, Reply, Request
 from ..models.following import FollowingModel
 from ..models.options import JudgeOptions, KeyOptions, ModelOptions, RoleOptions
 from ..models.prices import Price, read_price
@@ -111,7 +111,8 @@ class MeteredModel:
         """The reply, and the seconds that it took."""
         if self._batch is not None:
             return self._batch.sample(request)
-        with nullcontext() if self.model.batch == 1 else self._lock:  # an engine of batches takes one call at a time
+        turn: AbstractContextManager[object] = self.model.slot if isinstance(self.model, HasSlots) else nullcontext()
+        with turn if self.model.batch == 1 else self._lock:  # an engine of batches takes one call at a time
             started = time.perf_counter()
             reply = self.model.sample([request])[0]
             return reply, time.perf_counter() - started

@@ -112,6 +112,10 @@ def test_waiting_for_other_jobs_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
 
     answer = MeteredModel(Engine(), _lock=Busy()).ask("", [{"role": "user", "content": "a"}], 1, None, 9)  # type: ignore[arg-type]
     assert answer["seconds"] == 0
+    one_by_one: Any = Engine()
+    one_by_one.batch, one_by_one.slot = 1, Busy()
+    answer = MeteredModel(one_by_one).ask("", [{"role": "user", "content": "a"}], 1, None, 9)
+    assert answer["seconds"] == 0 and clock[0] == 10
 
 
 @pytest.mark.parametrize("size", [1, 7])
