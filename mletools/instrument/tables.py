@@ -40,11 +40,11 @@ def _describe(public: str) -> DataFacts:
         if path.is_dir():
             count = sum(1 for each in path.rglob("*") if each.is_file())
             is_only_tables = is_only_tables and is_test
-        elif path.suffix in _TABLES:
+        elif path.suffix.lower() in _TABLES:
             count = _records(path) if path.stat().st_size > _LARGEST else len(_rows(path)[1:])
             tables += [] if is_test else [path]
         else:
-            is_only_tables = is_only_tables and path.suffix == ".md"
+            is_only_tables = is_only_tables and path.suffix.lower() == ".md"
             continue
         rows.add(count) if is_test else others.append(count)
     size = sum(path.stat().st_size for path in tables)

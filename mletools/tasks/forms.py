@@ -188,7 +188,7 @@ def rle(mask: Any) -> str:
 
 def decimals(values: Iterable[float], usual: int) -> int:
     """The decimals of a column of numbers: the usual ones, and more where the largest number is below 0.1."""
-    largest = max(map(abs, values), default=0.0)
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return usual + max(0, -1 - math.floor(math.log10(largest))) if largest else usual
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import random
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from conftest import ROOT
 from mletools.grading import metrics, score_bytes
 from mletools.records.task import Task
 from mletools.tasks.importing.options import Candidate, ImportOptions
-from mletools.tasks.importing.sheet import Dialect, encoding, read_sheet, separator
+from mletools.tasks.importing.sheet import Dialect, encoding, read_header, read_sheet, separator
 from mletools.tasks.importing.task import import_task
+from mletools.tasks.soundness import PASSED, examine, read_case
 from mletools.tasks.table import MISSING, Rejected
-from mletools.tasks.validation import validation_view
+from mletools.tasks.validation import NoValidation, validation_view
 
 ROWS = [
     (at, random.Random(at).gauss(50, 9), "ABC"[at % 3], random.Random(1000 + at).gauss(100, 20)) for at in range(1, 81)
@@ -468,9 +470,21 @@ def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) ->
         cells.to_csv(folder / name, sep=sep, index=False)
     cells.to_json(folder / "all.json", orient="records")
     cells.to_parquet(folder / "all.parquet")
-    (folder / "all.sqlite").write_bytes(b"SQLite format 3")
+    for ending in ("sqlite", "ods", "RData", "npz", "dta", "orc"):
+        (folder / f"all.{ending}").write_bytes(b"SQLite format 3")
+    for name, sep in (("a.dat", "\t"), ("a.psv", "|")):
+        cells.to_csv(folder / name, sep=sep, index=False)
+    cells.to_csv(folder / "headless.csv", index=False, header=False)
+    cells[["x", "y"]].to_csv(folder / "headless.tab", sep="\t", index=False, header=False)
+    (folder / "a.yaml").write_text("- {id: 1, y: 3}\n")
+    (folder / "a.txt").write_bytes("id,x,y,имя\n1,1,3,a\n".encode("cp1251"))
+    (folder / "rows").mkdir()
+    (folder / "rows" / "1.npy").write_bytes(b"a series of a row")
     (folder / "odd.csv").write_bytes("идентификатор\n".encode("cp1251"))  # cannot be read
-    told = ["Train.txt", "all.csv", "all.json", "all.parquet", "all.sqlite", "odd.csv", "old.TSV", "old.csv", "raw.txt"]
+    told = [
+        "Train.txt", "a.dat", "a.psv", "a.txt", "a.yaml", "all.RData", "all.csv", "all.dta", "all.json", "all.npz", "all.ods", "all.orc",
+        "all.parquet", "all.sqlite", "headless.csv", "headless.tab", "odd.csv", "old.TSV", "old.csv", "raw.txt",
+    ]  # fmt: skip
     cells.drop(columns="y").to_parquet(folder / "more.parquet")
     kept = {
         "more.csv": "id,z\n1,2\n",
@@ -483,10 +497,18 @@ def test_tables_with_the_target_are_left_out_in_whatever_form(tmp_path: Path) ->
     for options in ({}, {"separator": ";"}):
         task, _ = contest(folder, tmp_path / str(len(options)), "rmse", **options)
         assert task["provenance"]["left_out"] == told
-        assert {*kept, "more.parquet"} < {*task["data"]["public"]}
+        assert {*kept, "more.parquet", "rows/1.npy"} < {*task["data"]["public"]}
         assert task["provenance"]["sanity"]["answers_secret"] == "passed"
     (folder / "ids.csv").write_text("id,target\n" + "".join(f"{at + 1},{at * 3 % 11}\n" for at in range(100)))
     with pytest.raises(Rejected, match=r"answers_secret: column target of ids\.csv holds the answers to y"):
+        contest(folder, tmp_path, "rmse")
+    (folder / "ids.csv").unlink()
+    cells[["y", "id"]].to_json(folder / "values.json", orient="values")  # rows in lists, and no names
+    with pytest.raises(Rejected, match=r"answers_secret: column 0 of values\.json holds the answers to y"):
+        contest(folder, tmp_path, "rmse")
+    (folder / "values.json").unlink()
+    cells[["y", "id"]].to_csv(folder / "turned.csv", index=False, header=False)  # no beginning of a row of train.csv
+    with pytest.raises(Rejected, match=r"answers_secret: column 0 of turned\.csv holds the answers to y"):
         contest(folder, tmp_path, "rmse")
 
 
@@ -529,3 +551,90 @@ def test_the_page_tells_how_files_of_packages_are_read() -> None:
     for package in ("bokeh_sampledata", "plotnine", "statsmodels", "vega_datasets", "palmerpenguins", "matplotlib"):
         pytest.importorskip(package, reason=f"{package} is not installed: its files are not imported")
     subprocess.run([sys.executable, ROOT / "benchmarks" / "public_files.py", "--check"], check=True)
+
+
+def test_a_sorted_folder_is_split_in_half(tmp_path: Path) -> None:
+    """In train.csv other rows than those of the test set are in the order of their classes, too."""
+    train = "id,x,y\n" + "".join(f"{at},{at * 37 % 101},{'abc'[at // 50]}\n" for at in range(150))
+    folder = folder_of(tmp_path, rows(range(151, 181), "a"), None, train)
+    task, _ = contest(folder, tmp_path, test_share=0.5)
+    assert task["provenance"]["held_out"] == 75
+
+
+def test_features_may_be_called_as_classes_are(tmp_path: Path) -> None:
+    train = "id,0,1,2,label\n" + "".join(f"{at},{at % 9},{at % 8},{at % 13},{at % 3}\n" for at in range(1, 121))
+    test = "id,0,1,2\n" + "".join(f"{at},{at % 9},{at % 8},{at % 13}\n" for at in range(201, 221))
+    folder = folder_of(
+        tmp_path, "id,0,1,2\n" + "".join(f"{at},0.4,0.3,0.3\n" for at in range(201, 221)), None, train, test
+    )
+    task, _ = contest(folder, tmp_path, "log_loss", target=("label",))
+    assert task["submission"]["target"] == ["0", "1", "2"]
+
+
+def test_known_answers_that_are_small_keep_their_digits(tmp_path: Path) -> None:
+    truth = "id,y\n" + "".join(f"{at},{at * 37 % 11}e-7\n" for at in range(101, 121))
+    train = "id,x,y\n" + "".join(f"{at},{at % 7},{at * 37 % 11}e-7\n" for at in range(1, 101))
+    task, _ = contest(folder_of(tmp_path, rows(range(101, 121)), truth, train), tmp_path, "rmse")
+    assert task["metric"]["score_round"] > 8
+    assert task["provenance"]["sanity"]["sample_submission"] > task["provenance"]["sanity"]["perfect_submission"] == 0
+    made = import_task(
+        Candidate("kaggle", "contest", tmp_path / "contest"),
+        ImportOptions(metric="rmse", target=("y",)),
+        tmp_path / "2",
+    )
+    assert made[0]["thresholds"]["gold"] < made[0]["thresholds"]["median"]  # baselines are scored with it
+
+
+def test_whole_numbers_are_names_where_answers_are_known(tmp_path: Path) -> None:
+    train = "0,1,2\n" + "".join(f"{at},{at % 7},{at % 2}\n" for at in range(1, 101))
+    test, cells = "0,1\n" + "".join(f"{at},{at % 7}\n" for at in range(101, 121)), range(101, 121)
+    folder = folder_of(tmp_path, rows(cells).replace("y", "2"), rows(cells, "1").replace("y", "2"), train, test)
+    assert contest(folder, tmp_path, target=("2",))[0]["submission"]["target"] == ["2"]
+
+
+def test_columns_without_names_in_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    cells = pd.DataFrame({"Unnamed: 0": list("abcde") * 16, "x": range(80), "Unnamed: 3": list("fghi") * 20})
+    cells["y"] = [at * 37 % 11 for at in range(80)]
+    cells.to_parquet(tmp_path / "table.parquet")
+    assert [*read_sheet(tmp_path / "table.parquet").columns] == ["Unnamed: 0", "x", "Unnamed: 3", "y"]
+    assert read_header(tmp_path / "table.parquet") == ["Unnamed: 0", "x", "Unnamed: 3", "y"]
+    cells["Unnamed: 0"] = range(80)
+    cells.to_parquet(tmp_path / "table.parquet")
+    assert [*read_sheet(tmp_path / "table.parquet").columns] == ["x", "Unnamed: 3", "y"]
+
+
+def test_a_damaged_gzip_file_is_no_text(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, rows(range(101, 121)), rows(range(101, 121), "1"))
+    whole = gzip.compress("".join(f"a line {at}\n" for at in range(999)).encode(), mtime=0)
+    content = next(
+        damaged
+        for at in range(20, 80)
+        if (damaged := whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]) and _fails(damaged)
+    )
+    (folder / "notes.txt.gz").write_bytes(content)
+    task, _ = contest(folder, tmp_path)
+    outcome = examine(read_case(task, tmp_path, lambda _: 0.0), ("answers_secret",))
+    assert outcome["answers_secret"] == PASSED
+
+
+def _fails(content: bytes) -> bool:
+    try:
+        gzip.decompress(content)
+    except zlib.error:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+@pytest.mark.parametrize("ending", ["csv", "txt", "dat"])
+def test_copies_of_the_labels_are_told_to_the_validation_rows(tmp_path: Path, separator: str, ending: str) -> None:
+    folder = folder_of(tmp_path, rows(range(101, 121)), rows(range(101, 121), "1"))
+    (folder / f"copy.{ending}").write_text((folder / "train.csv").read_text().replace(",", separator))
+    task, _ = contest(folder, tmp_path)
+    with pytest.raises(
+        NoValidation, match=rf"public/copy\.{ending} has the column 'y' too: it may hold the validation rows' labels"
+    ):
+        validation_view(task, tmp_path)

@@ -5,7 +5,6 @@ they are programs. Not covered: what the columns mean.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".xlsx")
 FRAMES = (".parquet", ".xlsx")
 Columns = dict[str, list[str]]
 MOST_BYTES = 2 << 30
-# What pandas calls a column of Excel without a name, and the rows' names in Parquet.
-_NAMELESS = re.compile(r"Unnamed: [0-9]+|__index_level_[0-9]+__")
 LFS = "version https://git-lfs.github.com"
 
 
@@ -54,7 +51,7 @@ def reject_pointer(path: Path, text: str) -> None:
 
 
 def of_frame(path: Path) -> list[tuple[str, list[str]]]:
-    """The columns of a Parquet or Excel file, "" for one without a name. Rejected with the reason."""
+    """The columns of a Parquet or Excel file, as pandas names them. Rejected with the reason."""
     import pandas as pd
 
     try:
@@ -68,8 +65,23 @@ def of_frame(path: Path) -> list[tuple[str, list[str]]]:
         raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     if frame.empty:
         raise Rejected(f"{path.name} has no rows")
-    names = ["" if _NAMELESS.fullmatch(str(name)) else str(name) for name in frame.columns]
-    return [(name, [_text(cell) for cell in frame.iloc[:, at].tolist()]) for at, name in enumerate(names)]
+    return [(str(name), [_text(cell) for cell in frame.iloc[:, at].tolist()]) for at, name in enumerate(frame.columns)]
+
+
+def names_of_frame(path: Path) -> list[str]:
+    """The names of its columns. Rejected with the reason."""
+    try:
+        if path.name.lower().endswith(".parquet"):
+            from pyarrow.parquet import read_schema
+
+            return [str(name) for name in read_schema(path).names]
+        import pandas as pd
+
+        return [str(name) for name in pd.read_excel(path, nrows=0).columns]
+    except ImportError as error:
+        raise Rejected(f"{path.name}: {error}") from None
+    except Exception as error:  # as in of_frame
+        raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def _text(cell: Any) -> str:

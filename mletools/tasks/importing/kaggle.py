@@ -5,7 +5,6 @@ rows of train.csv are held out: they become the new test.csv, with the columns o
 whatever else could hold those rows with their answers.
 """
 
-import json
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -26,15 +25,11 @@ from .declare import GradingRules, answers_part, known_labels, metric_part, prob
 from .lookup import distinct_rows, text_of
 from .modality import modality_of
 from .options import Candidate, ImportOptions
-from .sheet import Dialect, Nameless, read_header, read_sheet
+from .sheet import Nameless, read_header, read_sheet
 from .split import complete_rows, constant_file, draft_of, equal_rows, strata_of
 from .targets import require_numbers, require_two
+from .telling import may_tell
 
-ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle")
-OTHER_TABLES = (".xlsx", ".xls", ".feather", ".db", ".sqlite")  # of which not all is looked at
-TABLES = (".csv", ".tsv", ".txt", ".parquet")
-JSON = (".json", ".jsonl")
-MOST_JSON = 64 << 20
 DESCRIPTIONS = ("description.md", "description.txt")
 USAGE = "Usage"  # the column of Kaggle's solution files: Public, Private or Ignored
 
@@ -58,7 +53,8 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
     if known is None:
         split = _split(options, public, rng)
         given, draft, answers = split.given, split.draft, split.answers
-        telling = _may_tell(rest, options.target or given["submission"]["target"], options.dialect)
+        targets = options.target or given["submission"]["target"]
+        telling = may_tell(rest, ("train.csv", "test.csv", *SAMPLES), targets, split.train, options.dialect)
         content = {name: path for name, path in rest.items() if name not in telling}
         content.update(split.files)
         origin["held_out"], origin["of_rows"] = split.held_out, split.of_rows
@@ -125,7 +121,11 @@ def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tupl
     rows = distinct_rows(known, [key])
     metric = metric_part(options)
     target = next((name for name in (*options.target, *header[1:])), "")
-    train, truth = read_sheet(public["train.csv"], options.dialect).columns, read_columns(known)
+    try:
+        train = read_sheet(public["train.csv"], options.dialect).columns
+    except Nameless:  # whole numbers may be its names: they are of no account here but for the labels
+        train = read_columns(public["train.csv"])
+    truth = read_columns(known)
     ignored = _ignored(truth)
     told = [f"{known.name}: {len(ignored)} rows whose {USAGE} is Ignored are not scored"] if ignored else []
     scored = [cell for at, cell in enumerate(truth.get(target, [])) if at not in ignored]
@@ -134,7 +134,11 @@ def _given(options: ImportOptions, public: dict[str, Path], known: Path) -> tupl
     submission, _ = submission_of(options, header, rows, known_labels(cells) if cells else [])
     if ignored:
         metric["where"] = [{"column": USAGE, "in": ["Public", "Private"]}]
-    return {"submission": submission, "metric": metric, **answers_part(submission, metric["name"])}, told
+    given: GradingRules = {"submission": submission, "metric": metric, **answers_part(submission, metric["name"])}
+    sample = next((public[name] for name in SAMPLES if name in public), None)
+    if sample is not None:
+        given["metric"] = with_decimals(given, written(truth, list(truth)), sample.read_bytes())
+    return given, told
 
 
 def _ignored(truth: Columns) -> frozenset[int]:
@@ -197,8 +201,9 @@ def _question(options: ImportOptions, public: dict[str, Path], missing: Abstract
 
 @dataclass(frozen=True)
 class _Split:
-    """A folder with rows held out: its new public files, the answers, how many rows of how many."""
+    """A folder with rows held out: its old train.csv, its new public files, the answers, how many rows of how many."""
 
+    train: Columns
     files: dict[str, bytes]
     given: GradingRules
     answers: bytes
@@ -263,45 +268,7 @@ def _split(options: ImportOptions, public: dict[str, Path], rng: Any) -> _Split:
         draft: TaskDraft | str = draft_of(new_train, new_test, targets, asks.form, given, answers, missing)
     except Rejected as rejected:
         draft = rejected.reason
-    return _Split(files, given, answers, draft, len(test), total, asks.positive, asks.told + note)
-
-
-def _may_tell(public: dict[str, Path], targets: Sequence[str], how: Dialect) -> list[str]:
-    """The files beside train.csv that could hold its held-out rows: archives, other forms of it, tables with a target."""
-    found = []
-    for name, path in public.items():
-        low = Path(name).name.lower()
-        if name not in ("train.csv", "test.csv", *SAMPLES) and (
-            low.endswith(ARCHIVES + OTHER_TABLES)
-            or low.split(".")[0] == "train"
-            or (low.endswith(JSON) and _has_key(path, targets))
-            or (low.endswith(TABLES) and _has_column(path, targets, how))
-        ):
-            found.append(name)
-    return sorted(found)
-
-
-def _has_key(path: Path, targets: Sequence[str]) -> bool:
-    """Whether a target is a word of JSON text, or the file too large for a look."""
-    if path.stat().st_size > MOST_JSON:
-        return True
-    content = path.read_bytes()
-    return any(json.dumps(name, ensure_ascii=each).encode() in content for name in targets for each in (True, False))
-
-
-def _has_column(path: Path, targets: Sequence[str], how: Dialect) -> bool:
-    """Whether a table has a target's column, or could have one: it is no text, and cannot be read."""
-    read = path.name.lower().endswith(".txt")
-    for each in dict.fromkeys((how, Dialect())):
-        try:
-            if not set(targets).isdisjoint(read_header(path, each)):
-                return True
-            read = True
-        except Nameless:  # such as a row's own series
-            read = True
-        except Rejected:
-            pass
-    return not read
+    return _Split(asks.train, files, given, answers, draft, len(test), total, asks.positive, asks.told + note)
 
 
 def _class_columns(labels: list[str], columns: list[str], target: str) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, TypedDict, Unpack
 
 from ...base import csv_files
 from ..table import MISSING, NUMBER, Rejected
-from .columns import FRAMES, Columns, check_size, of_frame, reject_pointer
+from .columns import FRAMES, Columns, check_size, names_of_frame, of_frame, reject_pointer
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " "}
 NAMES = {character: name for name, character in SEPARATORS.items()}
@@ -36,6 +36,10 @@ _DECIMAL_COMMA = re.compile(r"\s*[-+]?(?=,?[0-9])([1-9][0-9]{0,2}(\.[0-9]{3})+|[
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
 # The bytes above ASCII that Western European text holds in Windows-1252, which are also those of Latin-1.
 _WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
+
+
+# What pandas calls a column of Excel without a name, and the rows' names in Parquet.
+_NAMELESS = re.compile(r"Unnamed: [0-9]+|__index_level_[0-9]+__")
 
 
 class Nameless(Rejected):
@@ -91,7 +95,7 @@ def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
     """The table in a file. Rejected when it is none, in words that name the file."""
     check_size(path)
     if path.name.lower().endswith(FRAMES):
-        names, cells = zip(*of_frame(path), strict=True)
+        names, cells = zip(*((_name(name, cells), cells) for name, cells in of_frame(path)), strict=True)
         columns, notes = _distinct(path.name, names, cells)
         sheet = Sheet(columns, range(2, 2 + len(cells[0])), [f"{path.name}: {note}" for note in notes])
     else:
@@ -102,7 +106,7 @@ def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
 def read_header(path: Path, how: Dialect = Dialect()) -> list[str]:
     """The names of the columns of a table, of text out of its first lines. Rejected when there are none."""
     if path.name.lower().endswith(FRAMES):
-        return [name for name, _ in of_frame(path)]
+        return names_of_frame(path)
     return _Text(path, how, _HEAD_BYTES).header
 
 
@@ -350,6 +354,11 @@ class _Text:
             else cells
             for name, cells in columns.items()
         }
+
+
+def _name(name: str, cells: Sequence[str]) -> str:
+    """The name of a column of Excel or Parquet, none for what pandas calls row numbers and an empty column."""
+    return "" if _NAMELESS.fullmatch(name) and (not any(cells) or _counts(cells)) else name
 
 
 def _distinct(file: str, header: Sequence[str], cells: Sequence[list[str]]) -> tuple[Columns, list[str]]:

@@ -144,7 +144,9 @@ def draft_of_parts(parts: Parts, target: str | None) -> TaskDraft:
     given = parts.grading
     if "file" in given["metric"]:
         raise Rejected("its metric is code")
-    if set(given["metric"]) - {"name", "params", "lower_is_better"} or any(key.startswith("answer_") for key in given):
+    if set(given["metric"]) - {"name", "params", "lower_is_better", "score_round"} or any(
+        key.startswith("answer_") for key in given
+    ):
         raise Rejected("baselines are made where answers and predictions look alike")
     for name in ("train.csv", "test.csv"):
         if name not in parts.public:

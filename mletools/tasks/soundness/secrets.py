@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -77,10 +78,10 @@ def _copied_column(view: View) -> str:
     }
     if not truth:
         return ""
-    there = [name for name in truth if name in view.test]
+    classes = _joint(view, truth)
+    there = [] if classes else [name for name in truth if name in view.test]  # features may be called as classes are
     if there:
         return f"test.csv has the target column {there[0]}"
-    classes = _joint(view, truth)
     of_both = [name for name in view.test if name in view.train and name not in view.ids]
     test_rows = set(_rows(view.test, of_both))
     all_rows = test_rows | set(_rows(view.train, of_both))
@@ -89,6 +90,8 @@ def _copied_column(view: View) -> str:
         of_test = title in ("test.csv", "test.tsv")
         lines = _places(table, ids) if ids and not of_test else list(range(rows_of(table)))
         if lines is None:
+            if title == "train.csv":  # other rows: that they are in the same order says nothing
+                continue
             lines = list(range(rows_of(table)))
         if len(lines) != len(ids or next(iter(truth.values()))):
             continue
@@ -129,7 +132,10 @@ def _tables(view: View) -> Iterator[tuple[str, Columns]]:
         elif name == "sample_submission.csv":
             continue  # sample_uninformative looks at it
         elif name.lower().endswith(TABLES):
-            yield name, table_of(content, name)
+            table = table_of(content, name)
+            yield name, table
+            if set(table).isdisjoint(view.train):  # the first line may be a row
+                yield name, {str(at): [first, *cells] for at, (first, cells) in enumerate(table.items())}
         elif name.lower().endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
             yield from ((name, table) for table in _of_json(content, name))
 
@@ -147,7 +153,10 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
     while todo:
         value = todo.pop()
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        if inner and all(isinstance(each, dict) for each in inner) and isinstance(value, list):
+        widths = {len(each) if isinstance(each, list) else 0 for each in inner}
+        if len(inner) > 1 and len(widths) == 1 and widths != {0} and isinstance(value, list):  # rows
+            yield {str(at): list(map(_cell, cells)) for at, cells in enumerate(zip(*inner, strict=True))}
+        elif inner and all(isinstance(each, dict) for each in inner) and isinstance(value, list):
             names = list(dict.fromkeys(key for each in inner for key in each))
             yield {key: [_cell(each.get(key)) for each in inner] for key in names}
         elif inner and not any(isinstance(each, (dict, list)) for each in inner):
@@ -256,7 +265,7 @@ def _text(content: Content, name: str) -> str:
     raw = read(content, MOST_TEXT)
     try:
         raw = gzip.decompress(raw) if name.lower().endswith(".gz") else raw
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return ""
     return raw.decode("utf-8-sig", errors="replace")
 

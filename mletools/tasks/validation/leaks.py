@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from ...base.csv_files import CsvError, delimiter_of, read_rows
 from ..table import Rejected
 
-TABLES = (".csv", ".tsv")
+TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".psv")
+SEPARATORS = ",;\t|"
 # Other forms of a table, and archives that are not looked into: refused where their name does not say better.
 OTHER_TABLES = (".parquet", ".feather", ".xlsx", ".json", ".jsonl", ".pkl", ".pickle", ".gz", ".db", ".sqlite")
 ARCHIVES = (".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
@@ -23,7 +24,7 @@ def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str], own:
         low = PurePosixPath(name).name.lower()
         if name in own or "sample" in low:
             continue
-        told = sorted(set(sources) & set(header_of(public / name))) if low.endswith(TABLES) else []
+        told = sorted(set(sources) & _columns(public / name)) if low.endswith((*TABLES, ".parquet")) else []
         if told:
             raise Rejected(f"public/{name} has the column {told[0]!r} too: it may hold the validation rows' labels")
         if (
@@ -34,16 +35,30 @@ def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str], own:
             raise Rejected(f"public/{name} may hold the validation rows' labels")
 
 
-def header_of(path: Path) -> list[str]:
-    """The first line of a table, [] where that cannot be read. FileNotFoundError."""
+def header_of(path: Path, separator: str | None = None) -> list[str]:
+    """The first line of a table, [] where that cannot be read. separator: None for that of the name. FileNotFoundError."""
     try:
         with path.open("rb") as file:
             line = file.readline(HEADER_BYTES).decode("utf-8-sig", errors="replace")
-        return next(read_rows([line], delimiter_of(path.name), strict=False), [])
+        return next(read_rows([line], separator or delimiter_of(path.name), strict=False), [])
     except FileNotFoundError:
         raise
     except (OSError, CsvError):
         return []
+
+
+def _columns(path: Path) -> set[str]:
+    """What the columns of a table may be called, whatever separates them; none where that cannot be read."""
+    if path.name.lower().endswith(".parquet"):
+        try:
+            from pyarrow.parquet import read_schema
+
+            return set(read_schema(path).names)
+        except FileNotFoundError:
+            raise
+        except Exception:  # not installed, or no such file: its errors are many
+            return set()
+    return {name.strip() for separator in SEPARATORS for name in header_of(path, separator)}
 
 
 def _holds_tables(path: Path) -> bool:
