@@ -17,7 +17,7 @@ from ..training.grpo import GrpoRun
 from ..training.handover import EngineOptions, HandoverRun, describe, left_to_the_engine
 from ..training.options import ENGINE, FOLDER, POLICY, PRIME_RL, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
 from ..training.publish import StreamOptions
-from ..training.samples import check_sampling
+from ..training.samples import check_sampling, shared_temperature
 from ..training.step_loader import leads, processes
 
 # algorithms and presets set defaults: an option that is not on the command line is None
@@ -111,8 +111,9 @@ def main(
         reference = chosen.beta != 0.0
         temperature = 1.0 if streaming.stream and chosen.temperature is None else chosen.temperature
         check = partial(check_sampling, temperature=temperature, logprobs=chosen.mismatch != "off")
+        together = partial(shared_temperature, temperature=temperature)
         for text in dry_run.describe(
-            start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference, check
+            start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference, check, together
         ):
             run.say(text)
         return

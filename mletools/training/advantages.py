@@ -48,8 +48,8 @@ def advantages(
     baseline: `group` the group's mean (GRPO; DeepSeekMath, section 4.1.2; MLE-Ideator, App. A.2), `leave-one-out` the
     mean of its others (RLOO; Ahmadian et al. 2024, eq. 5), `batch` the mean of the whole step, `none` 0 (MLE-RL, eq. 1,
     where a filter has taken a running mean off). scale: divide by the standard deviation (`sample_std`) of the group, of
-    the batch, by the mean reward of the group (MaxRL, arXiv 2602.02710: a rare success weighs more), or by nothing (Dr.
-    GRPO, section 3.2).
+    the batch (where that has none, because the step holds equal rewards of groups that differ, of all known rewards), by
+    the mean reward of the group (MaxRL, arXiv 2602.02710: a rare success weighs more), or by nothing (Dr. GRPO, section 3.2).
 
     RecordError: a negative reward, where advantages are divided by means.
 
@@ -58,6 +58,7 @@ def advantages(
     """
     known = known or groups
     batch = [reward for rewards in groups.values() for reward in rewards]
+    spread_of_step = sample_std(batch) or sample_std([reward for name in groups for reward in known[name]])
     group_advantages: dict[str, list[float] | None] = {}
     for name, rewards in groups.items():
         peers = known[name]
@@ -69,7 +70,7 @@ def advantages(
             raise RecordError(
                 f"--scale-rewards mean is for rewards of 0 or more, and one of the group {name} is {min(peers):g}"
             )
-        spread = {"group": sample_std(peers), "batch": sample_std(batch), "mean": mean(peers), "none": None}[scale]
+        spread = {"group": sample_std(peers), "batch": spread_of_step, "mean": mean(peers), "none": None}[scale]
         divisor = 1.0 if scale == "none" else (spread or 0.0) + eps
         group_advantages[name] = [(reward - _baseline(reward, peers, batch, baseline)) / divisor for reward in rewards]
     return group_advantages

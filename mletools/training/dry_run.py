@@ -9,6 +9,8 @@ from ..records.rollout import Rollout
 from . import memory, policy
 from .options import TrainingOptions
 from .samples import Sample, sample_of
+from .sft import SftOptions
+from .step_loader import processes
 
 ASSUMED_GROUP = 8
 UNKNOWN_CONTEXT = 4096
@@ -23,11 +25,12 @@ def describe(
     groups: int = 0,
     reference: bool = False,
     check: Callable[[Sample], None] = lambda sample: None,
+    together: Callable[[Sequence[Sample]], object] = lambda samples: None,
 ) -> list[str]:
     """Human-readable lines about the largest step of the input. A model that cannot be read is one of them, no error.
 
     rows: rollouts of a step; None: those of `groups` groups of the input's mean size. reject: gets the records that
-    cannot be trained on, as in a run. check: RecordError for a sample that the run refuses. reference: the KL term needs a
+    cannot be trained on, as in a run. check: RecordError for a sample that the run refuses; together: for all of them. reference: the KL term needs a
     second model. Without rollouts they are as long as the model's context.
     """
     policy.require_libraries()
@@ -38,16 +41,21 @@ def describe(
         tokenizer = policy.load_tokenizer(model) if rendered else None
     except ToolError as error:
         return [_no_estimate(error)]
-    lengths = _lengths(lambda record: sample_of(record, vocabulary, tokenizer), lines, reject, check)
+    samples = _samples(lambda record: sample_of(record, vocabulary, tokenizer), lines, reject, check)
+    together(samples)
+    lengths = [
+        len(each.input_ids) for sample in samples if sample.kept for each in sample.sequences if each.loss_tokens
+    ]
     try:
         if rows is None:
             found = len({line.record["group"] for line in lines})
             rows = groups * (-(-len(lines) // found) if found else ASSUMED_GROUP)
+        micro_batch = options.rows(processes()) if isinstance(options, SftOptions) else options.micro_batch
         assumed = ""
         if not lengths:
             lengths = [policy.context_length(model) or UNKNOWN_CONTEXT] * rows
             assumed = " (no rollouts: each as long as the model's context)"
-        size = memory.step_size(lengths, rows, options.micro_batch, getattr(options, "micro_tokens", None))
+        size = memory.step_size(lengths, rows, micro_batch, getattr(options, "micro_tokens", None))
         return [
             f"a step: up to {size.rows} sequences of {size.tokens:,} tokens; the largest micro-batch: "
             f"{size.micro_rows} of {size.length:,} tokens{assumed}",
@@ -76,14 +84,14 @@ def _local(model: str) -> str:
     return str(Path(config).parent)
 
 
-def _lengths(
+def _samples(
     read: Callable[[Rollout], Sample],
     lines: Sequence[Line[Rollout]],
     reject: Callable[[Line[Rollout], str], None],
     check: Callable[[Sample], None],
-) -> list[int]:
-    """Tokens of the sequences with loss."""
-    lengths = []
+) -> list[Sample]:
+    """Those that the run would take."""
+    samples = []
     for line in lines:
         try:
             sample = read(line.record)
@@ -91,5 +99,5 @@ def _lengths(
         except RecordError as error:
             reject(line, str(error))
             continue
-        lengths += [len(sequence.input_ids) for sequence in sample.sequences if sequence.loss_tokens and sample.kept]
-    return lengths
+        samples.append(sample)
+    return samples

@@ -86,7 +86,11 @@ class GrpoRun(TrainingRun):
     def sample(self, record: Rollout) -> Sample:
         """The training sample of a rollout record; RecordError when the record cannot be one (sample_of, check_sampling)."""
         sample = sample_of(record, self.vocabulary_size, self.tokenizer)
-        check_sampling(sample, self.temperature, self.uses_logprobs)
+        done = (
+            self.passes.get(sample.id, 0) >= self.options.epochs
+        )  # such a one and a masked one only count in their group
+        if not done and not set(sample.troubles).intersection(self.options.mask):
+            check_sampling(sample, self.temperature, self.uses_logprobs)
         self.retokenized += sample.tokens == TEMPLATE
         return sample
 
@@ -104,6 +108,8 @@ class GrpoRun(TrainingRun):
         steps = held_steps(samples, self.recipe, self.passes, self.options.epochs, self.dropped, self._tell)
         if steps or processes() > 1:
             used = [sample for step in steps for sample in step.samples]
+            for sample in used:
+                check_sampling(sample, self.options.temperature, self.uses_logprobs)
             yield from self._drive(iter(steps), shared_temperature(used, self.options.temperature), len(steps))
 
     def train_stream(self, rollouts: Iterable[Sample | Rollout]) -> Iterator[StepResult]:
@@ -131,7 +137,8 @@ class GrpoRun(TrainingRun):
             assert self._arrivals is not None
             for step in self._arrivals.steps():
                 try:
-                    shared_temperature(step.samples, temperature)
+                    for sample in step.samples:
+                        check_sampling(sample, temperature, self.uses_logprobs)
                 except RecordError as error:  # of an earlier session, which had another
                     raise ToolError(
                         f"rollouts that are read again: {error}, or go on without them{self.without}"

@@ -88,7 +88,8 @@ def clipped(
     if loss_type == "cispo":
         return log_ratio > math.log(high)
     down, up = advantages.unsqueeze(1) < 0, advantages.unsqueeze(1) > 0
-    beyond = (log_ratio < math.log1p(-low)) & down | (log_ratio > math.log1p(high)) & up
+    most = 1 + high if delta is None else min(delta, 1 + high)
+    beyond = (log_ratio < math.log1p(-low)) & down | (log_ratio > math.log(most)) & up
     return beyond if delta is None else beyond | (log_ratio > math.log(max(delta, 1 + high))) & down
 
 

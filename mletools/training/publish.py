@@ -86,8 +86,12 @@ class Publisher:
         self._say(refused, False)
 
     def _serve(self, folder: Path) -> None:
-        if self.urls:
+        if not self.urls:
+            return
+        try:
             policy_servers.load_all(self.urls, self.name, folder, self.wait_s)
+        except ToolError as error:
+            raise ToolError(f"{error}. The checkpoint is kept: go on with --resume") from error
 
     def _say(self, refused: float, starving: bool) -> None:
         self._said = (refused, starving)
@@ -136,7 +140,7 @@ class StreamOptions:
             raise OptionError("--oversample needs --stream and --publish: samplers are told there how many to begin")
         if given.get("max_staleness") is not None and not self.stream:
             raise OptionError("--max-staleness is about --stream: a file's rollouts are laid out before the first step")
-        if given.get("wait_for_server") is not None and not self.publish_url:
+        if self.wait_for_server and not self.publish_url:
             raise OptionError("--wait-for-server is about --publish-url")
         if given.get("publish_steps") is not None and self.publish is None:
             raise OptionError("--publish-steps needs --publish DIR")

@@ -137,7 +137,7 @@ class SftRun(TrainingRun):
     def _warn(self, lengths: list[int]) -> None:
         """Say so where a step needs more memory than is free."""
         options = self.options
-        size = memory.step_size(lengths, options.batch, options.micro_batch)
+        size = memory.step_size(lengths, options.batch, options.rows(processes()))
         if leads() and (
             text := memory.shortage(self.model, options.lora_rank, size, options.logits_memory, options.dtype)
         ):

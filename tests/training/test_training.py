@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,9 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
     with pytest.raises(RecordError, match="for rewards of 0 or more, and one of the group a is -1"):
         advantages({"a": [-1.0, 1.0]}, "group", "mean")
     assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
+    # a step of equal rewards, of groups that have others: by the spread of all that is known, the square root of 1/3
+    equal, known = {"a": [1.0], "b": [1.0]}, {"a": [1.0, 0.0], "b": [1.0, 0.0]}
+    assert advantages(equal, "group", "batch", known, 0.0) == {name: [pytest.approx(0.5 * 3**0.5)] for name in "ab"}
 
 
 @pytest.mark.parametrize(
@@ -969,6 +973,33 @@ def test_grpo_goes_on_with_an_adapter_that_sft_made(torch, nano, tmp_path) -> No
 
 
 # From scratch
+
+
+def test_what_is_not_trained_on_may_be_of_another_distribution(nano, tmp_path) -> None:
+    """What was trained on in an earlier session, at another temperature; what --mask leaves out."""
+    warm = rollout(0, "g", 1.0, [([1], None), ([2], [-0.1])], temperature=0.7)
+    run = GrpoRun(str(nano), tmp_path, GrpoOptions(temperature=1.0, mask=("timeout",)))
+    run.passes = {warm["id"]: 1}
+    assert run.sample(warm).temperature == 0.7
+    run.passes = {}
+    timed_out = {**warm, "execution": {"status": "timeout", "duration_s": 1.0}}
+    assert run.sample(timed_out).troubles == ("timeout",)
+    with pytest.raises(RecordError, match=r"^sampled at temperature 0\.7, not 1\.0"):
+        run.sample(warm)
+
+
+def test_samples_that_are_read_again_are_checked_as_well(nano, tmp_path, monkeypatch) -> None:
+    """A spool of an earlier session may hold what this one would refuse."""
+    monkeypatch.setattr(GrpoRun, "_drive", lambda self, steps, temperature, count: steps)
+    shaped = [
+        replace(run_sample, top_p=0.5)
+        for run_sample in map(GrpoRun(str(nano), tmp_path, GrpoOptions()).sample, batch(4))
+    ]
+    options = GrpoOptions(mismatch="token-mask", batch=4)
+    with pytest.raises(RecordError, match=r"sampled with top_p 0\.5"):
+        list(GrpoRun(str(nano), tmp_path, options).train(shaped))
+    with pytest.raises(ToolError, match=r"rollouts that are read again: sampled with top_p 0\.5"):
+        list(GrpoRun(str(nano), tmp_path, options).train_stream(shaped))
 
 
 def test_a_model_from_scratch_is_the_one_that_is_asked_for(torch, tmp_path) -> None:

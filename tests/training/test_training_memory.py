@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +17,13 @@ from conftest import ROOT, mostly_slow, run_command
 
 pytest.importorskip("torch", reason="needs the [train] extra")
 
-from mletools.base.errors import ToolError
+from mletools.base.errors import RecordError, ToolError
 from mletools.training import dry_run, memory
 from mletools.training.grpo import GrpoOptions
 from mletools.training.memory import HELD, Shape, Sharding, StepSize, estimate, shape_of, shortage, step_size
 from mletools.training.policy import keep_precision
-from mletools.training.samples import check_sampling
+from mletools.training.samples import check_sampling, shared_temperature
+from mletools.training.sft import SftOptions
 
 SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512}
@@ -225,6 +227,29 @@ def test_a_dry_run_refuses_what_the_run_refuses(model: str, tmp_path: Path, chan
             str(tmp_path / model), GrpoOptions(), [SimpleNamespace(record=record)], reject, 2,
             check=partial(check_sampling, temperature=None, logprobs=True),
         )  # fmt: skip
+
+
+def test_a_dry_run_looks_at_all_temperatures_together(model: str, tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": "a", "loss": True, "token_ids": [6, 7], "logprobs": [0.0, 0.0]}
+    lines = [
+        SimpleNamespace(
+            record={
+                "id": f"{warmth}", "group": "g", "messages": [{"role": "user", "content": "q", "token_ids": [5]}, answer], "turns": [],
+                "policy": {"model": "m", "version": 0, "sampling": {"temperature": warmth}}, "reward": 1.0,
+            }
+        )
+        for warmth in (1.0, 0.7)
+    ]  # fmt: skip
+    for held, message in ((lines, "different temperatures"), (lines[:1], None)):
+        expected = pytest.raises(RecordError, match=message) if message else nullcontext()
+        with expected:
+            dry_run.describe(str(tmp_path / model), GrpoOptions(), held, print, 2, together=shared_temperature)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(12, 6), (14, 7), (9, 3)])
+def test_a_dry_run_tells_the_rows_that_imitation_takes(model: str, tmp_path: Path, batch: int, rows: int) -> None:
+    said = dry_run.describe(str(tmp_path / model), SftOptions(batch=batch), [], print, batch)  # type: ignore[arg-type]
+    assert f"the largest micro-batch: {rows} of " in said[0]
 
 
 def test_a_step_that_does_not_fit_is_said(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
