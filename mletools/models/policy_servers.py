@@ -29,8 +29,9 @@ def load_newest(urls: Sequence[str], name: str, published_in: Path, wait_s: floa
     """
     if not urls or published.newest(published_in) is None:
         return
+    last = time.monotonic() + wait_s
     for url in urls:
-        _wait(url, wait_s)
+        _wait(url, last)
     with published.exchanging(published_in):
         policy = published.newest(published_in)
         assert policy is not None
@@ -43,9 +44,11 @@ def load_all(urls: Sequence[str], name: str, folder: Path, wait_s: float = 0.0) 
     wait_s: seconds in which a server that is not up costs no try.
     """
 
+    last = time.monotonic() + wait_s
+
     def failure(url: str) -> str | None:
         try:
-            _wait(url, wait_s)
+            _wait(url, last)
             load(url, name, folder)
         except ToolError as error:
             return str(error)
@@ -101,7 +104,7 @@ def load_weights(url: str, folder: Path, tries: int = TRIES, pause: float = PAUS
                     "nobody else reaches it; or train an adapter (--lora-rank), or publish into a folder alone"
                 )
             return
-        stays = f"{_UNREADABLE}. The server stays paused: restart it, and go on with --resume"
+        stays = f"{_UNREADABLE}. The server stays paused: restart it"
         server.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": path}}, stays)
         # answers in progress are computed anew: their cache is of the weights before
         server.post("/reset_prefix_cache?reset_running_requests=true", {}, "its cache of prompts cannot be cleared")
@@ -111,11 +114,10 @@ def load_weights(url: str, folder: Path, tries: int = TRIES, pause: float = PAUS
 _UNREADABLE = "can the server read this folder, and is it the model that the server was started with?"
 
 
-def _wait(url: str, seconds: float) -> None:
-    """Until the server at `url` answers, but no longer than that."""
-    last = time.monotonic() + seconds
+def _wait(url: str, last: float) -> None:
+    """Until the server at `url` answers, but no longer than to `last` (time.monotonic())."""
     with _Server(url, 1, 0.0) as server:
-        while time.monotonic() < last and not server.up():
+        while (left := last - time.monotonic()) > 0 and not server.up(min(CONNECT, left)):
             time.sleep(LOOK)
 
 
@@ -133,12 +135,12 @@ class _Server:
     def __exit__(self, *error: object) -> None:
         self._pool.clear()
 
-    def up(self) -> bool:
-        """Whether it answers, whatever it says; a proxy whose server restarts does not."""
+    def up(self, seconds: float) -> bool:
+        """Whether it answers within so many, whatever it says; a proxy whose server restarts does not."""
         import urllib3
 
         try:
-            answer = self._pool.request("GET", self.url + "/v1/models", redirect=False, retries=False)
+            answer = self._pool.request("GET", self.url + "/v1/models", redirect=False, retries=False, timeout=seconds)
         except urllib3.exceptions.HTTPError:
             return False
         return answer.status not in AWAY
@@ -174,8 +176,7 @@ class _Server:
             answer = self._pool.request("POST", address, json=body, redirect=False, retries=retries)
         except urllib3.exceptions.HTTPError as error:
             raise ToolError(
-                f"{address}: {getattr(error, 'reason', None) or error} ({self._tries} tries): is the server up? The "
-                "checkpoint is kept: go on with --resume"
+                f"{address}: {getattr(error, 'reason', None) or error} ({self._tries} tries): is the server up?"
             ) from error
         if answer.status == 404 and missing:
             return False

@@ -44,16 +44,19 @@ def stated_wait_s(headers: Mapping[str, str], body: bytes = b"", busy: bool = Tr
         return _sensible(_number(after) if _number(after) is not None else _until(after))
     if not busy:
         return None
-    if resets := _resets(headers):
+    resets, tokens = _resets(headers)
+    if resets:
         return max(resets)
     if found := _IN_BODY.search(body[:MOST_BODY].decode("utf-8", "replace")):
         return _sensible(_duration(found[1] or found[2]))
-    return None
+    return max(tokens, default=None)
 
 
-def _resets(headers: Mapping[str, str]) -> list[float]:
-    """The waits until limits are reset: of those that are used up, or where none is, of those that do not say what is left."""
-    unsaid, used_up = [], []
+def _resets(headers: Mapping[str, str]) -> tuple[list[float], list[float]]:
+    """The waits until limits are reset: of those that are used up, or where none is, of those that do not say what is left; and of
+    tokens of which some are left, which may be too few for a request.
+    """
+    unsaid, used_up, tokens = [], [], []
     for name, value in headers.items():
         match = _RESET.fullmatch(name)
         wait = _sensible(_reset(value.strip())) if match else None
@@ -67,7 +70,9 @@ def _resets(headers: Mapping[str, str]) -> list[float]:
             unsaid.append(wait)
         elif left.strip() == "0":
             used_up.append(wait)
-    return used_up or unsaid
+        elif "token" in name.lower():
+            tokens.append(wait)
+    return used_up or unsaid, tokens
 
 
 def _reset(value: str) -> float | None:

@@ -48,6 +48,13 @@ from mletools.models.waits import stated_wait_s
         ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "3s"}, 3.0),
         ({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "2h24m0s"}, None),
         ({"x-ratelimit-reset-tokens": "9" * 5000}, None),
+        (  # too few tokens are left for this request
+            {
+                "x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1m",
+                "x-ratelimit-remaining-tokens": "150", "x-ratelimit-reset-tokens": "45s",
+            },
+            45.0,
+        ),
     ],
 )  # fmt: skip
 def test_waits_that_headers_state(headers: dict[str, str], seconds: float | None) -> None:
@@ -92,6 +99,8 @@ def test_waits_until_a_time() -> None:
 )
 def test_waits_that_a_body_states(body: str, seconds: float | None) -> None:
     assert stated_wait_s({}, body.encode()) == seconds
+    left = {"x-ratelimit-remaining-tokens": "150", "x-ratelimit-reset-tokens": "45s"}
+    assert stated_wait_s(HTTPHeaderDict(left), body.encode()) == (45.0 if seconds is None else seconds)
 
 
 # ---- errors
