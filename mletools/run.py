@@ -249,6 +249,7 @@ class Run:
     def postpones(self, number: int) -> bool:
         """Whether this signal comes again once the record that is being written is whole; a second one is not postponed."""
         if self._postponed is not None:
+            self._postponed = None
             return False
         self._postponed = number
         if self._writing:

@@ -25,6 +25,7 @@ for divided in "$OUT"/of-*; do [ ! -d "$divided" ] || PARTS=${divided##*-}; done
   echo "$OUT holds $PARTS shares of the tasks, and there is no share $PART: take another folder" >&2
   exit 1
 }
+PART=$((PART % PARTS)) # the last of shares that are counted from 1 is the first of those from 0
 mkdir -p "$OUT/of-$PARTS"
 # each job has its own submissions and tape; the same seed everywhere, for a group's seed is made of its task as well
 awk -v part="$PART" -v parts="$PARTS" 'NR % parts == part % parts' "$TASKS" > "$OUT/tasks-$PART.jsonl"

@@ -79,7 +79,7 @@ class GradedRun:
     human_rank: float | None
     human_rank_rule: str | None
     normalised: float | None
-    ranked: bool  # the task has a leaderboard
+    ranked: bool  # the task has a leaderboard, from which normalised scores are taken
     against_baselines: bool  # which holds the scores of baselines, not people's
     thresholds: Mapping[str, float]  # of the task, or its leaderboard
     baselines: Mapping[str, float]  # scores of reference solutions
@@ -331,7 +331,8 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
     an invalid run are 0 where its task has them.
     """
     tasks, boards = all_tasks(sets), normalised_tasks(sets)
-    ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked}
+    # a public leaderboard alone gives a rule, too
+    ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked or run.human_rank_rule is not None}
     by_set: list[Grid] = []
     for run_set in sets:
         count = expected_runs(run_set, at_least)

@@ -58,10 +58,11 @@ def traced(rollout: Rollout, of: Sequence[Turn]) -> Trace | None:
 
     RecordError: the human ranks of its turns cannot be converted to the rule of its grade.
     """
-    if rollout.get("trace") not in KINDS or rollout["grade"].get("teams") is None:
+    whole = rollout["grade"]
+    if rollout.get("trace") not in KINDS or (whole.get("teams") is None and whole.get("human_rank_rule") is None):
         return None
     submissions = tuple(
-        Submission(turn.seconds, _rank(grade, rollout["grade"]), shown_score(rollout, cast(TurnRecord, turn.record)))
+        Submission(turn.seconds, _rank(grade, whole), shown_score(rollout, cast(TurnRecord, turn.record)))
         for turn in of
         if (grade := turn.record.get("grade")) and grade["valid"] and grade.get("human_rank") is not None
     )

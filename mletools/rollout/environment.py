@@ -292,7 +292,9 @@ class TaskEnvironment:
     def graph(self) -> tuple[Path, bool]:
         assert self._resources.graphs is not None
         path = self._resources.graphs / f"{self._name}.jsonl"
-        if not (self._resources.resume or self._resources.force) and path.exists() and path.stat().st_size:
+        from ..scaffolds.search.graph import holds_work
+
+        if not (self._resources.resume or self._resources.force) and path.exists() and holds_work(path):
             raise ToolError(
                 f"{path}: holds an earlier search; --from-graph and another --graph begin with its nodes, --resume (of an -o "
                 "FILE) continues it, --force discards it"

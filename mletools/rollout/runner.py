@@ -228,12 +228,12 @@ class Runner:
         """
         if self.run.resume or self.run.force:
             return
+        from ..scaffolds.search.graph import holds_work
+
         tape, graphs = self.run.sidecar_path("tape"), self.run.sidecar_path("graph")
         if tape is not None and tape.exists() and kinds(tape) - {LIBRARIES_FOUND}:
             raise ToolError(f"{tape}: {LEFT}")
-        if graphs is not None and any(
-            path.read_bytes().count(b"\n") > 1 for path in graphs.glob("*")
-        ):  # a head has one
+        if graphs is not None and any(map(holds_work, graphs.glob("*"))):
             raise ToolError(f"{graphs}: {LEFT}")
 
     def _what_is_left(self, needs: Needs) -> str:

@@ -121,6 +121,7 @@ class Episode(Generic[S]):
         self._seen: list[int] | None = None  # the tokens of those
         self._cells: list[tuple[str, str]] = []
         self._characters: dict[str, float] = {}  # by model, the fewest of a token in a question
+        self._characters_last = float(CHARACTERS_A_TOKEN)  # of a token in the policy's last question
         self._box: SessionFacts | None = None
         self._last_submission_digest: str | None = None  # digest of the submission that lies in the session
         # the turns, by their messages, whose scores the policy was shown; -1: the start's
@@ -185,6 +186,8 @@ class Episode(Generic[S]):
         if "refused" not in reply and reply["prompt_tokens"]:
             characters = sum(map(characters_of, messages)) / reply["prompt_tokens"]
             self._characters[who] = min(characters, self._characters.get(who, characters))
+            if who == "policy" and characters:
+                self._characters_last = characters
         return reply
 
     def shorten(self, who: str, text: str, tokens: int) -> str:
@@ -219,10 +222,10 @@ class Episode(Generic[S]):
         """The places of the messages that the policy sees. Ended: they are too many, and none is to be dropped.
 
         Tokens are the tokenizer's, where that is in this process and none is dropped, else an estimate (tokens_of): of 4
-        characters each, or as many as one of its questions in this episode had, by its server's counts, if they were fewer.
+        characters each, or as many as its last question in this episode had, by its server's count, if they were fewer.
         """
         bounds, begin = self.settings, self._from
-        a_token = min(CHARACTERS_A_TOKEN, self._characters.get("policy", CHARACTERS_A_TOKEN))
+        a_token = min(CHARACTERS_A_TOKEN, self._characters_last)
         messages = self.messages[begin:]
         if bounds.when_full == "end":
             places = list(range(begin, len(self.messages)))

@@ -85,6 +85,21 @@ def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None
     assert {r["id"] for r in records(tmp_path / "one.jsonl")} == {r["id"] for part in done for r in part}
 
 
+def test_shares_from_0_and_from_1_are_the_same(tmp_path: Path) -> None:
+    """The last of an array from 1 is the first of one from 0."""
+    (tmp_path / "tasks.jsonl").write_text("".join(f'{{"n": {at}}}\n' for at in range(1, 11)))
+    (tmp_path / "bin").mkdir()
+    for name in ("mle-rollout", "mle-sandbox", "mle-grade"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    for part, count in ((0, 4), (4, 1), (3, 1)):
+        array = {"SLURM_ARRAY_TASK_ID": str(part), "SLURM_ARRAY_TASK_COUNT": str(count)}
+        command = [str(CLUSTER / "slurm.sh"), str(tmp_path / "tasks.jsonl"), str(tmp_path / "out")]
+        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+        subprocess.run(command, env={**environment(), **array, "PATH": path}, check=True)
+    assert sorted(path.name for path in (tmp_path / "out").glob("tasks-*")) == ["tasks-0.jsonl", "tasks-3.jsonl"]
+
+
 def test_a_job_outside_an_array_says_so(tmp_path: Path) -> None:
     command = [str(CLUSTER / "slurm.sh"), str(tmp_path / "tasks.jsonl"), str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)

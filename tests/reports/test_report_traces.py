@@ -90,6 +90,13 @@ def test_ranks_on_two_leaderboards_need_the_place(tmp_path: Path) -> None:
     assert trace_of(made) == Trace("reset", 1.0, (Submission(1.0, 0.6, 0.7),))
 
 
+def test_a_public_leaderboard_alone_has_traces() -> None:
+    made = one("a", "reset", 0.7, **{**BOARD, "human_rank_rule": "dojo", "teams": None, "public_teams": 20})
+    assert trace_of(made) == Trace("reset", 1.0, (Submission(1.0, 0.7, 0.7),))
+    bare = one("a", "reset", 0.7, **{**BOARD, "human_rank_rule": None, "human_rank": None, "teams": None})
+    assert trace_of(bare) is None
+
+
 def test_the_best_is_by_the_score_that_the_run_showed() -> None:
     made = one("a", "reset", 0.9, 0.2, 0.4)
     for turn, validation in zip(made["turns"], (0.3, 0.8, 0.8), strict=True):

@@ -322,6 +322,10 @@ def test_an_invalid_run_has_human_rank_and_normalised_score_0_where_there_is_a_l
     assert (c["human_rank_mean"], c["normalised_mean"], c["normalised_best_at_k"]) == (None, None, None)
     assert (overall["human_rank_mean"], overall["human_rank_rule"]) == (pytest.approx(0.25), "dojo")
     assert overall["normalised_avg_at_k"] == pytest.approx(30.0)
+    public = {"teams": None, "public_teams": 50}  # a public leaderboard alone has ranks, and no normalised scores
+    runs = [board("a", 0, 0.8, None, **public), board("a", 1, None, None, **public)]
+    alone = rows([a_set("x", *runs)])["a", "x"]
+    assert (alone["human_rank_mean"], alone["normalised_mean"]) == (pytest.approx(0.4), None)
 
 
 def test_k_is_what_all_sets_have_unless_asked_for() -> None:

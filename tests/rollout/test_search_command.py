@@ -222,6 +222,16 @@ def test_a_graph_that_is_kept_is_not_discarded_unasked(tmp_path: Path) -> None:
         run_command(*line, "--force", cwd=tmp_path)
 
 
+def test_a_search_that_never_reached_its_model_leaves_nothing_to_keep(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(searching) as server:
+        line = search(server, "aide", 2, "--graph", "graphs")
+    for _ in range(2):
+        done = run_command(*line, "--retries", "0", cwd=tmp_path, check=False)
+        assert done.returncode == 1 and b"holds an earlier search" not in done.stderr
+        assert [path.read_bytes().count(b"\n") for path in (tmp_path / "graphs").iterdir()] == [1]
+
+
 @pytest.mark.slow
 def test_graphs_are_kept_where_the_user_says(tmp_path: Path) -> None:
     write_tasks(tmp_path)

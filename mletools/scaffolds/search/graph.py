@@ -386,14 +386,22 @@ class Graph:
         return complete
 
 
+_BEGIN = f'{{"{ABOUT}": '.encode()  # of a line about the search
+
+
 def is_graph(path: Path) -> bool:
     """Whether a file is the graph of a search, by how it begins."""
-    begin = f'{{"{ABOUT}": '.encode()
     try:
         with path.open("rb") as file:
-            return file.read(len(begin)) == begin
+            return file.read(len(_BEGIN)) == _BEGIN
     except OSError:
         return False
+
+
+def holds_work(path: Path) -> bool:
+    """Whether a file holds more than what a graph begins with. OSError."""
+    with path.open("rb") as file:
+        return any(not line.startswith(_BEGIN) for line in file)
 
 
 def _same_task(one: Task, other: Task) -> bool:
