@@ -141,7 +141,7 @@ def _tables(view: View) -> Iterator[tuple[str, Columns]]:
 
 
 def _of_json(content: Content, name: str) -> Iterator[Columns]:
-    """The tables in JSON: a list of objects, an object of lists, an object from ids to values, a list of values."""
+    """The tables in JSON: a list of objects, a list of rows, an object of lists, an object from ids to values, a list of values."""
     try:
         text = _text(content, name)
         value = (
@@ -153,8 +153,7 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
     while todo:
         value = todo.pop()
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        widths = {len(each) if isinstance(each, list) else 0 for each in inner}
-        if len(inner) > 1 and len(widths) == 1 and widths != {0} and isinstance(value, list):  # rows
+        if len(inner) > 1 and isinstance(value, list) and _are_rows(inner):
             yield {str(at): list(map(_cell, cells)) for at, cells in enumerate(zip(*inner, strict=True))}
         elif inner and all(isinstance(each, dict) for each in inner) and isinstance(value, list):
             names = list(dict.fromkeys(key for each in inner for key in each))
@@ -164,6 +163,16 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
             yield {"key": list(map(str, value)), **cells} if isinstance(value, dict) else cells
         else:
             todo += [each for each in inner if isinstance(each, (dict, list))][:1000]
+
+
+def _are_rows(values: list[Any]) -> bool:
+    """Whether values are lists of as many cells each."""
+    widths = {len(each) if isinstance(each, list) else 0 for each in values}
+    return (
+        len(widths) == 1
+        and widths != {0}
+        and not any(isinstance(cell, (dict, list)) for each in values for cell in each)
+    )
 
 
 def _cell(value: Any) -> str:
