@@ -38,6 +38,9 @@ Work = Callable[["Rollout"], "Rollout"]
 Watch = Callable[["Rollout"], None]
 
 
+AT_ONCE = 1.0  # seconds
+
+
 class DryRunEnds(BaseException):
     """A dry run has checked what it checks."""
 
@@ -75,6 +78,7 @@ class Run:
         self._started = time.monotonic()
         self._writing = False
         self._postponed: int | None = None  # a signal
+        self._signalled: float | None = None  # when the last one came
         self.checkpoint: Path | None = None  # where a training's newest one will be
 
     @property
@@ -244,10 +248,18 @@ class Run:
             self._writing = False
             number, self._postponed = self._postponed, None
             if number is not None:
+                self._signalled = None
                 os.kill(os.getpid(), number)
 
     def postpones(self, number: int) -> bool:
-        """Whether this signal comes again once the record that is being written is whole; a second one is not postponed."""
+        """Whether this signal is not for now: it comes again once the record that is being written is whole.
+
+        A second one is for now, but for one that follows at once: `timeout` sends its signal twice.
+        """
+        now = time.monotonic()
+        if self._signalled is not None and now - self._signalled < AT_ONCE:
+            return True
+        self._signalled = now
         if self._postponed is not None:
             self._postponed = None
             return False

@@ -13,11 +13,11 @@ from ..cli_options import options
 from ..records.rollout import Rollout
 from ..training import dry_run, policy
 from ..training.algorithms import settle, shown_defaults
-from ..training.grpo import GrpoRun
+from ..training.grpo import GrpoRun, temperature_of
 from ..training.handover import EngineOptions, HandoverRun, describe, left_to_the_engine
 from ..training.options import ENGINE, FOLDER, POLICY, PRIME_RL, STREAMING, GrpoOptions, GrpoPolicy, RunFolder
 from ..training.publish import StreamOptions
-from ..training.samples import check_sampling, shared_temperature
+from ..training.samples import check_sampling
 from ..training.step_loader import leads, processes
 
 # algorithms and presets set defaults: an option that is not on the command line is None
@@ -110,8 +110,8 @@ def main(
             return
         reference = chosen.beta != 0.0
         temperature = 1.0 if streaming.stream and chosen.temperature is None else chosen.temperature
-        check = partial(check_sampling, temperature=temperature, logprobs=chosen.mismatch != "off")
-        together = partial(shared_temperature, temperature=temperature)
+        check = partial(check_sampling, temperature=temperature, logprobs=chosen.mismatch != "off", mask=chosen.mask)
+        together = partial(temperature_of, options=chosen)
         for text in dry_run.describe(
             start.model, chosen, held, run.reject, chosen.batch, chosen.groups_per_step, reference, check, together
         ):

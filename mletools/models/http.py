@@ -23,7 +23,7 @@ from .dialect import Dialect
 from .elimination import Elimination
 from .server_errors import MESSAGE_CHARACTERS
 from .streaming import error_event
-from .waits import LONGEST_STATED_S, stated_wait_s, wait_s
+from .waits import LONGEST_STATED_S, stated_wait_s, tokens_wait_s, wait_s
 
 RETRIED = {408, 409, 429}  # and every 5xx
 BUSY = {429, 503, 529}  # whose bodies may state a wait; another's may repeat the prompt
@@ -116,6 +116,8 @@ class Served:
                 tries = "1 try" if attempt == 0 else f"{attempt + 1} tries"
                 raise ToolError(f"{self.url}: no answer after {tries}; the last error: {response.problem}")
             wait = wait_s(attempt, seed, self._server.backoff, stated)
+            if response.status == 429 and not stated:
+                wait = max(wait, tokens_wait_s(response.headers))
             if limited:
                 limited_s += wait
                 self._limited_until = max(self._limited_until, time.monotonic() + (stated or 0.0))

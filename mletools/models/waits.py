@@ -14,6 +14,7 @@ from ..base.ids import derive_seed
 
 LONGEST_BACKOFF_S = 60.0
 LONGEST_STATED_S = 86400.0  # a server that asks for a longer wait is not believed
+A_MINUTE = 60.0
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = r"(?:\d+(?:\.\d+)?(?:ms|[dhms]))+"
 _IN_BODY = re.compile(rf'"retryDelay"\s*:\s*"({_DURATION})"|(?:try again|retry) in ({_DURATION})')
@@ -44,12 +45,19 @@ def stated_wait_s(headers: Mapping[str, str], body: bytes = b"", busy: bool = Tr
         return _sensible(_number(after) if _number(after) is not None else _until(after))
     if not busy:
         return None
-    resets, tokens = _resets(headers)
-    if resets:
+    if resets := _resets(headers)[0]:
         return max(resets)
     if found := _IN_BODY.search(body[:MOST_BODY].decode("utf-8", "replace")):
         return _sensible(_duration(found[1] or found[2]))
-    return max(tokens, default=None)
+    return None
+
+
+def tokens_wait_s(headers: Mapping[str, str]) -> float:
+    """Seconds until a limit on tokens is reset of which some are left, perhaps too few for the request; at most a minute.
+
+    Servers tell that of every answer, so it says nothing of why this one was refused.
+    """
+    return min(A_MINUTE, max(_resets(headers)[1], default=0.0))
 
 
 def _resets(headers: Mapping[str, str]) -> tuple[list[float], list[float]]:

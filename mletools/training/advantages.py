@@ -58,7 +58,8 @@ def advantages(
     """
     known = known or groups
     batch = [reward for rewards in groups.values() for reward in rewards]
-    spread_of_step = sample_std(batch) or sample_std([reward for name in groups for reward in known[name]])
+    differ = batch if has_reward_spread(batch) else [reward for name in groups for reward in known[name]]
+    spread_of_step = sample_std(differ)
     group_advantages: dict[str, list[float] | None] = {}
     for name, rewards in groups.items():
         peers = known[name]

@@ -6,7 +6,8 @@ it comes (stream.py). Not covered: the loss itself (TRL's, reached through recor
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,8 @@ class GrpoRun(TrainingRun):
     def sample(self, record: Rollout) -> Sample:
         """The training sample of a rollout record; RecordError when the record cannot be one (sample_of, check_sampling)."""
         sample = sample_of(record, self.vocabulary_size, self.tokenizer)
-        done = (
-            self.passes.get(sample.id, 0) >= self.options.epochs
-        )  # such a one and a masked one only count in their group
-        if not done and not set(sample.troubles).intersection(self.options.mask):
-            check_sampling(sample, self.temperature, self.uses_logprobs)
+        if self.passes.get(sample.id, 0) < self.options.epochs:  # else it only counts in its group
+            check_sampling(sample, self.temperature, self.uses_logprobs, self.options.mask)
         self.retokenized += sample.tokens == TEMPLATE
         return sample
 
@@ -331,6 +329,12 @@ class GrpoRun(TrainingRun):
     def saved(self) -> None:
         if self.spool is not None:
             self.spool.turn(self.step)
+
+
+def temperature_of(samples: Sequence[Sample], options: GrpoOptions) -> float:
+    """The temperature of what would be trained on of an input that is there as a whole. RecordError: there are several."""
+    steps = held_steps(samples, recipe_of(options, None), {}, 1, Counter())
+    return shared_temperature((sample for step in steps for sample in step.samples), options.temperature)
 
 
 def recipe_of(options: GrpoOptions, context: int | None) -> StepRecipe:

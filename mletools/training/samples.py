@@ -6,7 +6,7 @@ without any ids, whose text goes through the tokenizer's chat template. What a f
 masked messages) is obeyed. Not covered: images, tool schemas in the template.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -292,12 +292,13 @@ def _reshaped(sampling: Mapping[str, object]) -> str:
     )
 
 
-def check_sampling(sample: Sample, temperature: float | None, logprobs: bool) -> None:
+def check_sampling(sample: Sample, temperature: float | None, logprobs: bool, mask: Collection[str] = ()) -> None:
     """RecordError where a sample to train on is of another distribution than the trainer computes.
 
-    temperature: the trainer's; None: not known yet. logprobs: whether the trainer compares with the recorded ones.
+    temperature: the trainer's; None: not known yet. logprobs: whether the trainer compares with the recorded ones. mask: troubles
+    for which a sample is not trained on.
     """
-    if not sample.trains:
+    if not sample.trains or not set(mask).isdisjoint(sample.troubles):
         return
     shared_temperature([sample], temperature)
     cut = f"top_p {sample.top_p}" if sample.top_p is not None and sample.top_p < 1 else sample.reshaped

@@ -368,9 +368,12 @@ def test_rewards_that_come_back_decide_what_is_drawn(tmp_path: Path) -> None:
     assert len({record["id"] for record in first + after}) == 44  # each group has a seed of its own
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_endless_run_that_is_ended_in_the_middle_of_a_record_writes_it_whole(number: int, tmp_path: Path) -> None:
-    """Its reader is slow, and the pipe is full."""
+def test_an_endless_run_that_is_ended_in_the_middle_of_a_record_writes_it_whole(
+    number: int, times: int, tmp_path: Path
+) -> None:
+    """Its reader is slow, and the pipe is full; `timeout` sends its signal twice."""
     (tmp_path / "tasks.jsonl").write_text(json.dumps(TASKS[0]) + "\n")
     environment = {**machine_environment(), "PATH": f"{BIN}:{os.environ['PATH']}", "MLE_DATA": str(ROOT / "examples")}
     reader, writer = os.pipe()
@@ -383,7 +386,9 @@ def test_an_endless_run_that_is_ended_in_the_middle_of_a_record_writes_it_whole(
         time.sleep(0.1)
         fcntl.ioctl(reader, termios.FIONREAD, waiting)
     time.sleep(0.5)
-    process.send_signal(number)
+    for _ in range(times):
+        process.send_signal(number)
+        time.sleep(0.1)
     time.sleep(0.5)
     assert process.poll() is None
     with open(reader, "rb") as file:

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import json
 import random
 import subprocess
 import sys
@@ -551,6 +552,47 @@ def test_the_page_tells_how_files_of_packages_are_read() -> None:
     for package in ("bokeh_sampledata", "plotnine", "statsmodels", "vega_datasets", "palmerpenguins", "matplotlib"):
         pytest.importorskip(package, reason=f"{package} is not installed: its files are not imported")
     subprocess.run([sys.executable, ROOT / "benchmarks" / "public_files.py", "--check"], check=True)
+
+
+def test_answers_are_found_in_lists_of_columns(tmp_path: Path) -> None:
+    ids = range(101, 141)
+    truth = "id,y\n" + "".join(f"{at},{at * 3 % 11}\n" for at in ids)
+    folder = folder_of(
+        tmp_path,
+        rows(ids),
+        truth,
+        "id,x,y\n" + "".join(f"{at},{at % 7},{at * 3 % 11}\n" for at in range(1, 101)),
+        "id,x\n" + "".join(f"{at},1\n" for at in ids),
+    )
+    (folder / "values.json").write_text(json.dumps([[*map(str, ids)], ["abcdefghijk"[at * 3 % 11] for at in ids]]))
+    task, _ = contest(folder, tmp_path)
+    found = examine(read_case(task, tmp_path, lambda _: 0.0), ("answers_secret",))["answers_secret"]
+    assert found == "failed: column value of values.json holds the answers to y"
+
+
+def test_the_rows_own_files_and_prose_stay(tmp_path: Path) -> None:
+    train = "image,class\n" + "".join(f"{at}.png,{at % 2}\n" for at in range(1, 101))
+    sample = "image,class\n" + "".join(f"{at}.png,0\n" for at in range(101, 121))
+    folder = folder_of(tmp_path, sample, None, train, sample.replace(",class", "").replace(",0\n", "\n"))
+    stay: dict[str, bytes] = {
+        "classes.txt": b"0\n1\n" * 4,
+        "README.txt": b"done 1 %\rdone 2 %\rdone\nthe class, and more\n",
+        "config.yaml": b"subclass: 1\n",
+    }
+    for at in range(1, 121):
+        stay |= {
+            f"sig/{at}.dat": bytes(range(200, 256)) * 9,
+            f"pages/{at}.html": b"<p class='a'>1</p>",
+            f"ann/{at}.xml": b"<class><y>1</y></class>",
+            f"bits/{at}.txt": b"0\n1\n1\n0\n1\n0\n",
+            f"words/{at}.txt": b"class, or not: a review\n",
+        }
+    for name, content in stay.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    task, _ = contest(folder, tmp_path)
+    public = tmp_path / task["data"]["dir"] / "public"
+    assert task["provenance"]["left_out"] == [] and all((public / name).is_file() for name in stay)
 
 
 def test_a_sorted_folder_is_split_in_half(tmp_path: Path) -> None:

@@ -288,9 +288,13 @@ def test_advantages_over_the_batch_and_over_what_came_before() -> None:
     with pytest.raises(RecordError, match="for rewards of 0 or more, and one of the group a is -1"):
         advantages({"a": [-1.0, 1.0]}, "group", "mean")
     assert advantages(groups, "group", "none", known) == {"a": [-1.0, 1.0], "b": [2.0]}
-    # a step of equal rewards, of groups that have others: by the spread of all that is known, the square root of 1/3
-    equal, known = {"a": [1.0], "b": [1.0]}, {"a": [1.0, 0.0], "b": [1.0, 0.0]}
-    assert advantages(equal, "group", "batch", known, 0.0) == {name: [pytest.approx(0.5 * 3**0.5)] for name in "ab"}
+    # a step of equal rewards, of groups that have others: by the spread of all that is known
+    for value in (1.0, 0.1):
+        equal, known = {name: [value] for name in "abc"}, {name: [value, 0.0] for name in "abc"}
+        spread = (6 / 5) ** 0.5 / 2 * value
+        assert advantages(equal, "group", "batch", known, 0.0) == {
+            name: [pytest.approx(value / 2 / spread)] for name in "abc"
+        }
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ CHANCE_OF_A_FEATURE = 1e-5
 FEWEST_ROWS = 5
 FEW_CLASSES = 5
 SHORTEST_FILE = 8
+MOST_INNER = 1000  # values of JSON that are looked into
 
 
 def train_test_separate(view: View) -> str:
@@ -155,6 +156,7 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
         if len(inner) > 1 and isinstance(value, list) and _are_rows(inner):
             yield {str(at): list(map(_cell, cells)) for at, cells in enumerate(zip(*inner, strict=True))}
+            todo += inner[:MOST_INNER]  # or columns
         elif inner and all(isinstance(each, dict) for each in inner) and isinstance(value, list):
             names = list(dict.fromkeys(key for each in inner for key in each))
             yield {key: [_cell(each.get(key)) for each in inner] for key in names}
@@ -162,7 +164,7 @@ def _of_json(content: Content, name: str) -> Iterator[Columns]:
             cells = {"value": [_cell(each) for each in inner]}
             yield {"key": list(map(str, value)), **cells} if isinstance(value, dict) else cells
         else:
-            todo += [each for each in inner if isinstance(each, (dict, list))][:1000]
+            todo += [each for each in inner if isinstance(each, (dict, list))][:MOST_INNER]
 
 
 def _are_rows(values: list[Any]) -> bool:

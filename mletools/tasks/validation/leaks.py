@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from ...base.csv_files import CsvError, delimiter_of, read_rows
 from ..table import Rejected
 
-TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".psv")
+TABLES = (".csv", ".tsv")
+TEXTS = (".txt", ".dat", ".data", ".tab", ".psv")  # which may be tables, and may be prose
 SEPARATORS = ",;\t|"
 # Other forms of a table, and archives that are not looked into: refused where their name does not say better.
 OTHER_TABLES = (".parquet", ".feather", ".xlsx", ".json", ".jsonl", ".pkl", ".pickle", ".gz", ".db", ".sqlite")
@@ -24,7 +25,7 @@ def check_leaks(public: Path, names: Sequence[str], sources: Sequence[str], own:
         low = PurePosixPath(name).name.lower()
         if name in own or "sample" in low:
             continue
-        told = sorted(set(sources) & _columns(public / name)) if low.endswith((*TABLES, ".parquet")) else []
+        told = sorted(set(sources) & _columns(public, name)) if low.endswith((*TABLES, *TEXTS, ".parquet")) else []
         if told:
             raise Rejected(f"public/{name} has the column {told[0]!r} too: it may hold the validation rows' labels")
         if (
@@ -47,8 +48,12 @@ def header_of(path: Path, separator: str | None = None) -> list[str]:
         return []
 
 
-def _columns(path: Path) -> set[str]:
-    """What the columns of a table may be called, whatever separates them; none where that cannot be read."""
+def _columns(public: Path, name: str) -> set[str]:
+    """What the columns of a table may be called, whatever separates them; none where that cannot be read.
+
+    A text is one if its first line names two columns of train.csv.
+    """
+    path = public / name
     if path.name.lower().endswith(".parquet"):
         try:
             from pyarrow.parquet import read_schema
@@ -58,7 +63,11 @@ def _columns(path: Path) -> set[str]:
             raise
         except Exception:  # not installed, or no such file: its errors are many
             return set()
-    return {name.strip() for separator in SEPARATORS for name in header_of(path, separator)}
+    found = [{cell.strip() for cell in header_of(path, separator)} for separator in SEPARATORS]
+    if path.name.lower().endswith(TEXTS):
+        train = set(header_of(public / "train.csv")) if (public / "train.csv").is_file() else set()
+        found = [names for names in found if len(names & train) > 1]
+    return set().union(*found)
 
 
 def _holds_tables(path: Path) -> bool:
