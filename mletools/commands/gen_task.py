@@ -76,9 +76,9 @@ def main(run: cli.Run, task_options: TaskOptions, llm: LlmOptions, **own: Any) -
 
     --source llm lets a language model write tasks similar to --seeds, in SandMLE's four roles: strategist, developer of
     the data generator, engineer of the evaluator, writer. Their scripts run in a sandbox, errors are fed back, and the
-    tasks pass the same checks (--check NAME: only that one). Failed tasks are dropped, so the output may have fewer than -n. Replies are kept in
-    --journal and never paid twice. -j is the number of concurrent tasks. `--source llm --help` shows the options of
-    each role.
+    tasks pass the same checks (--check NAME: only that one). Failed tasks are dropped, so the output may have fewer than
+    -n. Replies are kept in --journal and never paid twice. -j is the number of concurrent tasks. `--source llm --help`
+    shows the options of each role.
 
     Writes each task when it is done.
     """

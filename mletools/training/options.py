@@ -184,7 +184,7 @@ class GrpoOptions(TrainingOptions):
     )
     epsilon: float | None = option("Clip the ratio from below at 1 - X (default: 0.2).", above=0, below=1, heading=LOSS)
     epsilon_high: float | None = option("Clip the ratio from above at 1 + X (default: epsilon).", heading=LOSS)
-    delta: float | None = option("Also limit the ratio to X where the advantage is negative.", heading=LOSS)
+    delta: float | None = option("Also limit the ratio to X where the advantage is negative.", above=0, heading=LOSS)
     beta: float = option("Weight of the KL term against the initial policy.", default=0.0, heading=LOSS)
     use_bias_correction_kl: bool = option("Weight the KL term by the ratio.", default=False, switch=True, heading=LOSS)
     entropy_coef: float = option("Weight of the entropy bonus (mean over tokens).", default=0.0, heading=LOSS)

@@ -99,6 +99,7 @@ def test_the_rate_is_a_tenth_where_all_weights_are_trained() -> None:
         ({"mismatch": "sequence-mask", "mismatch_bound": 0.9}, r"is a ratio above 1"),
         ({"mismatch": "other"}, r"choose one of clip, token-mask"),
         ({"mismatch": "off", "delta": 2.0}, r"^delta clips the ratio of mismatch clip, .* off$"),
+        ({"mismatch": "clip", "delta": 0.0}, r"^delta must be above 0, not 0\.0$"),
         ({"loss_type": "sapo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type sapo: leave it out$"),
         ({"loss_type": "cispo", "epsilon": 0.1}, r"^epsilon has no effect on loss_type cispo: epsilon_high bounds"),
         ({"duration_of": "execution"}, r"^duration_of is about weights by duration: give a duration_weight, too$"),
