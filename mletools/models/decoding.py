@@ -3,7 +3,7 @@
 transformers writes the whole cache of keys and values anew for each token, and once more for each query head of a model whose
 heads share keys (grouped-query attention, Ainslie et al. 2023). On a CPU both take more time than the arithmetic. Its batches go on
 with all rows until the last has ended. Here a cache has room ahead, heads that share keys read them once, and rows that have ended
-leave. The libraries of a CPU are slow where a large matrix meets few rows, and faster from its other side: benchmarks/sampling_speed.md.
+leave. PyTorch's products of a CPU are slow where a large matrix meets few rows; with packed weights they are faster: benchmarks/sampling_speed.md.
 
 Rows with the same prompt could also keep and read its keys once. With PyTorch's public operations, prompt by prompt, that took
 9.6 ms a layer on two cores, and 2.8 ms without (32 rows, eight prompts of 1,350 tokens).
@@ -11,9 +11,7 @@ Rows with the same prompt could also keep and read its keys once. With PyTorch's
 Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positions. Others: transformers' own way.
 """
 
-import contextlib
-import ctypes
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Protocol
 
 import torch
@@ -23,10 +21,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "sdpa_one_token"
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
 LEAVING = 0.75  # share of a batch that has ended before it leaves; earlier it took longer: benchmarks/sampling_speed.md
-MOST_ROWS = 64  # tokens at once for which a product is taken from the side of the weights
+TOKENS = 32  # of a product that weights are packed for; those of others are as right
 TOLERANCE = 1e-3  # largest difference of the logits of the trial, relative to their spread
 
 
@@ -68,27 +65,40 @@ class Sampler(Protocol):
         """Go on with these rows, by their places, alone."""
 
 
-class FewRows(torch.nn.Linear):
-    """A linear layer in float32 on a CPU: of 2 to MOST_ROWS tokens the product is (W x^T)^T, faster than x W^T."""
+class PackedLinear(torch.nn.Module):
+    """A linear layer in float32 on a CPU, whose weights lie as oneDNN's kernels read them; PyTorch's lay them out anew for each product."""
+
+    def __init__(self, layer: torch.nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.bias = layer.in_features, layer.out_features, layer.bias
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), TOKENS)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """A copy of the weights (out_features, in_features), for models that look at them."""
+        weight: torch.Tensor = self._packed.to_dense()
+        return weight
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        rows = input.numel() // self.in_features
-        if not 1 < rows <= MOST_ROWS:
-            return super().forward(input)
-        columns = input.reshape(rows, -1).T
-        found = self.weight @ columns if self.bias is None else torch.addmm(self.bias[:, None], self.weight, columns)
-        return found.T.contiguous().reshape(*input.shape[:-1], -1)
+        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, self._packed, self.bias, "none", [], "")
+        return found
 
 
-def take_few_rows(model: Any) -> None:
-    """Make the model's linear layers, those in float32 on a CPU, such that are fast for few tokens."""
-    for module in model.modules():
+def pack(model: Any) -> None:
+    """Pack the model's linear layers in float32 on a CPU, where this PyTorch can, and give up their own copies."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return
+    for name, module in list(model.named_modules()):
         if (
             type(module) is torch.nn.Linear
             and module.weight.dtype == torch.float32
             and module.weight.device.type == "cpu"
         ):
-            module.__class__ = FewRows
+            try:
+                packed = PackedLinear(module)
+            except (AttributeError, RuntimeError):  # a PyTorch with other operations: they are not public
+                return
+            model.set_submodule(name, packed)
 
 
 def prepare(model: Any) -> bool:
@@ -211,24 +221,3 @@ def _grown(states: torch.Tensor, tokens: int) -> torch.Tensor:
     wide = states.new_empty(*states.shape[:-2], tokens, states.size(-1))
     wide[..., : states.size(-2), :] = states
     return wide
-
-
-@contextlib.contextmanager
-def kept_memory() -> Iterator[None]:
-    """Within it glibc keeps what this process frees, for its next tensors; at the end it is given back.
-
-    Else each large tensor begins on new pages that the kernel clears first: a fifth of the time on a CPU. The setting stays:
-    glibc has no way back to its own.
-    """
-    try:
-        libc = ctypes.CDLL(None)
-        mallopt, trim = libc.mallopt, libc.malloc_trim
-    except (AttributeError, OSError):  # another C library
-        yield
-        return
-    for parameter, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
-        mallopt(parameter, value)
-    try:
-        yield
-    finally:
-        trim(0)

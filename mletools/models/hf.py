@@ -16,6 +16,7 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
+from ..base.kept_memory import kept_memory
 from ..records.rollout import Message
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
@@ -42,7 +43,7 @@ class HfModel:
         import torch
         import transformers
 
-        from .decoding import prepare, take_few_rows
+        from .decoding import pack, prepare
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -63,7 +64,7 @@ class HfModel:
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._ends = _end_tokens(self._model, self._tokenizer)
-        take_few_rows(self._model)
+        pack(self._model)
         self._prepared = prepare(self._model)
         # A model's own defaults (top_k, repetition penalties) would change the sampling distribution.
         self._model.generation_config = transformers.GenerationConfig()
@@ -75,8 +76,6 @@ class HfModel:
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
-        from .decoding import kept_memory
-
         if any(request.tools for request in requests):
             raise ToolError(
                 f"hf:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"

@@ -43,6 +43,7 @@ def recorded_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
+    from .adapters import add_in_place
     from .policy import keep_precision, keep_to_one_gpu
     from .trl_trainer import RecordedTrainer
 
@@ -79,6 +80,8 @@ def recorded_trainer(
     )
     if config.bf16:
         keep_precision(trainer.model)
+    else:
+        add_in_place(trainer.model)
     return trainer
 
 

@@ -179,6 +179,8 @@ class SftRun(TrainingRun):
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
+        from .adapters import add_in_place
+
         options = self.options
         model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         batch, world = self.options.batch, processes()
@@ -206,6 +208,8 @@ class SftRun(TrainingRun):
             processing_class=self.tokenizer,
             peft_config=adapter,
         )
+        if not config.bf16:
+            add_in_place(trainer.model)
         shards.settle(trainer.accelerator)
         return trainer
 

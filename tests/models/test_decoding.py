@@ -74,7 +74,7 @@ def test_other_attentions_stay_as_they_are(monkeypatch) -> None:
 
 MEMORY = """
 import os, torch
-from mletools.models.decoding import kept_memory
+from mletools.base.kept_memory import kept_memory
 def held() -> float:
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 torch.zeros(1)
@@ -96,17 +96,29 @@ def test_freed_memory_is_kept_within_and_given_back_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_products_of_few_rows_are_those_of_a_linear_layer(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = torch.nn.Linear(6, 5, bias=bias)
-    model = torch.nn.Sequential(layer, torch.nn.Linear(5, 4, dtype=torch.float64))
-    expected = {shape: layer(torch.ones(shape).cumsum(0)) for shape in ((1, 6), (2, 6), (3, 4, 6), (300, 6))}
-    decoding.take_few_rows(model)
-    assert [type(each) for each in model] == [decoding.FewRows, torch.nn.Linear]
-    products = []
-    plain = torch.nn.Linear.forward
-    monkeypatch.setattr(torch.nn.Linear, "forward", lambda *given: products.append(1) or plain(*given))
-    for shape, values in expected.items():
-        found = layer(torch.ones(shape).cumsum(0))
-        assert found.shape == values.shape and found.is_contiguous()
-        assert torch.allclose(found, values, atol=1e-5)
-    assert len(products) == 2  # of one row, and of many
+def test_packed_layers_compute_what_they_did(bias: bool) -> None:
+    layer, other = torch.nn.Linear(6, 5, bias=bias), torch.nn.Linear(5, 4, dtype=torch.float64)
+    model = torch.nn.Sequential(layer, torch.nn.Sequential(other))
+    decoding.pack(model)
+    packed = model[0]
+    assert type(packed) is decoding.PackedLinear and model[1][0] is other
+    assert torch.equal(packed.weight, layer.weight)
+    for shape in ((1, 6), (2, 6), (3, 4, 6), (300, 6), (0, 6)):
+        given = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape).sin()
+        found = packed(given)
+        assert found.shape == layer(given).shape and torch.allclose(found, layer(given), atol=1e-5)
+        turned = given.transpose(0, -2) if given.dim() > 2 else given
+        assert torch.allclose(packed(turned), layer(turned), atol=1e-5)
+
+
+def test_layers_stay_where_this_torch_packs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(weight: torch.Tensor, tokens: int) -> torch.Tensor:
+        raise NotImplementedError("no such operation")
+
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5))
+    monkeypatch.setattr(torch.ops.mkldnn, "_reorder_linear_weight", refuse)
+    decoding.pack(model)
+    assert type(model[0]) is torch.nn.Linear
+    monkeypatch.undo()
+    decoding.pack(model)
+    assert type(model[0]) is decoding.PackedLinear

@@ -369,12 +369,15 @@ def test_the_float32_head_is_the_trainers_and_adapters_take_their_inputs_as_they
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
+    from mletools.training.adapters import AddedLinear
     from mletools.training.grpo import GrpoRun
     from mletools.training.policy import keep_precision
 
     for asked in (True, False):
         run = GrpoRun(str(model), tmp_path / f"run-{asked}", GrpoOptions(lora_rank=2, fp32_head=asked))
-        assert run._trainer(iter(()), 1.0).args.cast_lm_head_to_fp32 is asked
+        trainer = run._trainer(iter(()), 1.0)
+        assert trainer.args.cast_lm_head_to_fp32 is asked
+        assert any(type(part) is AddedLinear for part in trainer.model.modules())
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
     adapted = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
     seen: list[set] = []
