@@ -117,30 +117,35 @@ def products() -> None:
 
 
 def steps(given: argparse.Namespace) -> None:
-    """Seconds of a step of sampling, by the rows that have not left the batch."""
+    """Seconds of a step of sampling, by the rows that have not left the batch; PyTorch's linear layers and packed ones in turns."""
     import torch
 
     from mletools.base.kept_memory import kept_memory
     from mletools.models import decoding
     from mletools.models.hf import HfModel
 
-    model = HfModel(given.model, batch=32, dtype="float32")._model
-    count, at = 32, given.prompt_tokens
-    print("| rows | seconds a token |\n|---|---|", flush=True)
+    pack, decoding.pack = decoding.pack, lambda model: None
+    models = [HfModel(given.model, batch=32, dtype="float32")._model for _ in range(2)]
+    pack(models[1])
+    count, begin = 32, given.prompt_tokens
+    print("| rows | PyTorch's layers: seconds a token | packed |\n|---|---|---|", flush=True)
     with torch.inference_mode(), kept_memory():
-        ids = torch.randint(0, 1000, (1, at)).repeat(count, 1)
-        cache = decoding.prefill(model, ids, torch.ones_like(ids))
+        ids = torch.randint(0, 1000, (1, begin)).repeat(count, 1)
+        caches = [decoding.prefill(model, ids, torch.ones_like(ids)) for model in models]
+        at = begin
         for rows in (32, 24, 16, 12, 8, 4, 2, 1):
-            for layer in cache.layers:
-                layer.keep(torch.arange(rows))
-            seconds = []
+            for cache in caches:
+                for layer in cache.layers:
+                    layer.keep(torch.arange(rows))
+            seconds: list[list[float]] = [[], []]
             for _ in range(8):
-                begun, places = time.perf_counter(), torch.full((rows, 1), at)
-                at += 1
+                places, at = torch.full((rows, 1), at), at + 1
                 mask = torch.ones((rows, at), dtype=torch.long)
-                model(places, attention_mask=mask, position_ids=places, past_key_values=cache)
-                seconds.append(time.perf_counter() - begun)
-            print(f"| {rows} | {told(seconds[1:], 2)} |", flush=True)
+                for model, cache, found in zip(models, caches, seconds, strict=True):
+                    begun = time.perf_counter()
+                    model(places, attention_mask=mask, position_ids=places, past_key_values=cache)
+                    found.append(time.perf_counter() - begun)
+            print(f"| {rows} | {' | '.join(told(found[1:], 2) for found in seconds)} |", flush=True)
 
 
 def main() -> None:
