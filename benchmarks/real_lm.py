@@ -40,8 +40,6 @@ ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).parent / "real_lm"
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
-# sandmle with Qwen2.5-Coder-0.5B: what fits two cores in some hours a seed
-QWEN = ("MODEL=qwen2.5-coder-0.5b", "DRAFTS=300", "TAUGHT_TASKS=60", "TAUGHT_RATE=3e-4", "GROUPS_PER_STEP=4")
 QUANTITIES = ("reward", "valid", "medal")
 REPORT = (sys.executable, str(ROOT / "bin" / "mle-report"), "-q")
 
@@ -85,14 +83,18 @@ class Experiment:
                     yield Part(seed, arm, {"answers": f"{arm}.graded.jsonl"} | ({} if arm == "base" else learnt))
 
 
-SANDMLE = (
-    "sandmle",
-    ("base", "seed-sft", "sft-sandmle", "sparse"),
-    (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
-)
 EXPERIMENTS = {
-    "smollm2": Experiment(*SANDMLE),
-    "sandmle": Experiment(*SANDMLE, words=QWEN),
+    "smollm2": Experiment(
+        "sandmle",
+        ("base", "seed-sft", "sft-sandmle", "sparse"),
+        (("base", "seed-sft"), ("seed-sft", "sft-sandmle"), ("seed-sft", "sparse"), ("sparse", "sft-sandmle")),
+    ),
+    "sandmle": Experiment(
+        "sandmle",
+        ("base", "sandmle", "sparse"),
+        (("base", "sandmle"), ("base", "sparse"), ("sparse", "sandmle")),
+        words=("MODEL=qwen2.5-coder-0.5b",),
+    ),
     "rl4mle": Experiment(
         "rl4mle",
         ("base", "full", "no-credit", "improve"),
