@@ -120,7 +120,6 @@ def steps(given: argparse.Namespace) -> None:
     """Seconds of a step of sampling, by the rows that have not left the batch; PyTorch's linear layers and packed ones in turns."""
     import torch
 
-    from mletools.base.kept_memory import kept_memory
     from mletools.models import decoding
     from mletools.models.hf import HfModel
 
@@ -129,7 +128,7 @@ def steps(given: argparse.Namespace) -> None:
     pack(models[1])
     count, begin = 32, given.prompt_tokens
     print("| rows | PyTorch's layers: seconds a token | packed |\n|---|---|---|", flush=True)
-    with torch.inference_mode(), kept_memory():
+    with torch.inference_mode(), decoding.kept_memory():
         ids = torch.randint(0, 1000, (1, begin)).repeat(count, 1)
         caches = [decoding.prefill(model, ids, torch.ones_like(ids)) for model in models]
         at = begin

@@ -6,13 +6,12 @@
 Models have random weights; two optimiser steps of two micro-batches each, of rows that are all as long, in a process of
 its own. Measured is the peak resident set of the process (VmHWM) above what it had after its imports, with glibc's
 MALLOC_MMAP_THRESHOLD_ at 64 KiB: freed tensors go back to the system, so the peak is that of the tensors that exist.
---plain measures as the trainer runs on a CPU, which keeps what is freed within a step for the next tensors.
+--plain measures with malloc's own settings, under which freed blocks stay in the process.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -79,15 +78,11 @@ def weighed(size: str, folder: Path) -> Path:
     return folder
 
 
-def peak_of_training(model: Path, rank: int, rows: int, length: int, plain: bool) -> float:
+def peak_of_training(model: Path, rank: int, rows: int, length: int) -> float:
     """Bytes that this process needs for two steps, above its imports."""
     from mletools.training import policy
 
     policy.preload()
-    from mletools.training import trl_trainer
-
-    if not plain:
-        trl_trainer.kept_memory = contextlib.nullcontext  # type: ignore[assignment]
     from mletools.training.grpo import GrpoOptions, GrpoRun
     from mletools.training.samples import Sample, TokenSequence
 
@@ -138,16 +133,7 @@ def measure(sizes: list[str], plain: bool) -> list[dict[str, Any]]:
                 weighed(size, model)
             for rank in RANKS:
                 settings = {} if plain else {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "65536"}
-                line = [
-                    sys.executable,
-                    __file__,
-                    "--one",
-                    str(model),
-                    str(rank),
-                    str(rows),
-                    str(length),
-                    str(int(plain)),
-                ]
+                line = [sys.executable, __file__, "--one", str(model), str(rank), str(rows), str(length)]
                 made = subprocess.run(
                     line, check=True, stdout=subprocess.PIPE, env={**os.environ, "HF_HUB_OFFLINE": "1", **settings}
                 )
@@ -163,15 +149,14 @@ def measure(sizes: list[str], plain: bool) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", choices=SHAPES, default=[size for size, _, _ in MEASURED])
-    parser.add_argument("--plain", action="store_true", help="as the trainer runs: freed memory is kept")
+    parser.add_argument("--plain", action="store_true", help="malloc's own settings")
     parser.add_argument("--plan", action="store_true", help="print the estimates for GPUs in docs/gpu.md, and end")
     parser.add_argument("--json", action="store_true", help="measurements as JSON, one a line")
-    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         model, *numbers = given.one
-        rank, rows, length, plain = map(int, numbers)
-        return print(peak_of_training(Path(model), rank, rows, length, bool(plain)))
+        return print(peak_of_training(Path(model), *map(int, numbers)))
     if given.plan:
         with tempfile.TemporaryDirectory() as folder:
             lines = [

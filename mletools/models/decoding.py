@@ -11,7 +11,9 @@ Rows with the same prompt could also keep and read its keys once. With PyTorch's
 Covered: PyTorch's scaled dot-product attention (`sdpa`) over all earlier positions. Others: transformers' own way.
 """
 
-from collections.abc import Collection
+import contextlib
+import ctypes
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +23,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "sdpa_one_token"
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 ROOM = 256  # tokens by which a full layer grows
 LEAVING = 0.75  # share of a batch that has ended before it leaves; earlier it took longer: benchmarks/sampling_speed.md
 TOKENS = 32  # of a product that weights are packed for; those of others are as right
@@ -221,3 +224,24 @@ def _grown(states: torch.Tensor, tokens: int) -> torch.Tensor:
     wide = states.new_empty(*states.shape[:-2], tokens, states.size(-1))
     wide[..., : states.size(-2), :] = states
     return wide
+
+
+@contextlib.contextmanager
+def kept_memory() -> Iterator[None]:
+    """Within it glibc keeps what this process frees, for its next tensors; at the end it is given back.
+
+    Else each large tensor begins on new pages that the kernel clears first: a fifth of the time on a CPU. The setting stays:
+    glibc has no way back to its own.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        mallopt, trim = libc.mallopt, libc.malloc_trim
+    except (AttributeError, OSError):  # another C library
+        yield
+        return
+    for parameter, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
+        mallopt(parameter, value)
+    try:
+        yield
+    finally:
+        trim(0)

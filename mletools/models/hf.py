@@ -16,7 +16,6 @@ from typing import Any
 
 from ..base.errors import ToolError
 from ..base.hub import check_model
-from ..base.kept_memory import kept_memory
 from ..records.rollout import Message
 from . import DTYPES, Reply, Request
 from .checkpoint import Checkpoint, check_context, find_checkpoint, prompt_ids
@@ -76,6 +75,8 @@ class HfModel:
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         """One reply per request, in order. Raises ContextExceeded, before any sampling, when a prompt is too long."""
+        from .decoding import kept_memory
+
         if any(request.tools for request in requests):
             raise ToolError(
                 f"hf:{self.name}: does not support tool calls: leave --tool-calls at tags, or serve the model"

@@ -15,7 +15,6 @@ from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import use_adapter
 
 from ..base.errors import ToolError
-from ..base.kept_memory import kept_memory
 from . import mismatch, packing, shards
 from .algorithms import MEANS_OVER_ROWS, MEANS_OVER_TOKENS
 from .microbatches import Block, Layout, blocks, cut, tensors_of, work
@@ -87,10 +86,8 @@ class RecordedTrainer(GRPOTrainer):
         """
         model.train()
         step = self.taken = inputs["step"]
-        on_cpu = self.accelerator.device.type == "cpu"
         try:
-            with kept_memory() if on_cpu else contextlib.nullcontext():
-                return self._gradients(model, step)
+            return self._gradients(model, step)
         except torch.OutOfMemoryError as error:
             rows, tokens = self._tried
             size = f"a micro-batch of {rows} rows and {tokens} tokens"

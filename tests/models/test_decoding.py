@@ -74,7 +74,7 @@ def test_other_attentions_stay_as_they_are(monkeypatch) -> None:
 
 MEMORY = """
 import os, torch
-from mletools.base.kept_memory import kept_memory
+from mletools.models.decoding import kept_memory
 def held() -> float:
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 torch.zeros(1)
