@@ -1,7 +1,7 @@
 """LoRA layers (Hu et al. 2021) in float32 on a CPU, in fewer passes over memory.
 
-PEFT computes W x, B A x, its multiple and the sum as four tensors of the layer's width. On a CPU the last three take as long as a
-third of the layer's own product. Here A x is added to W x by the product with B itself; gradients are autograd's.
+PEFT computes W x, B A x, its multiple and the sum as four tensors of the layer's width. Here A x is added to W x by the product with B
+itself, which takes a quarter less memory of a step (benchmarks/train_speed.md); gradients are autograd's.
 
 Covered: one adapter that is not merged, without dropout, bias or a variant such as DoRA. Others, autocast and GPUs: PEFT's own way.
 """
