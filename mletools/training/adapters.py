@@ -3,7 +3,8 @@
 PEFT computes W x, B A x, its multiple and the sum as four tensors of the layer's width. Here A x is added to W x by the product with B
 itself, which takes a quarter less memory of a step (benchmarks/train_speed.md); gradients are autograd's.
 
-Covered: one adapter that is not merged, without dropout, bias or a variant such as DoRA. Others, autocast and GPUs: PEFT's own way.
+Covered: one adapter that is not merged, without dropout, bias or a variant such as DoRA. Others, autocast and GPUs: PEFT's own
+way, and so several processes, which may share out the weights (ZeRO 3) and gather them as layers are called.
 """
 
 from typing import Any

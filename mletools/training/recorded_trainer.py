@@ -80,7 +80,7 @@ def recorded_trainer(
     )
     if config.bf16:
         keep_precision(trainer.model)
-    else:
+    elif processes() == 1:
         add_in_place(trainer.model)
     return trainer
 

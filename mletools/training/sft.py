@@ -208,7 +208,7 @@ class SftRun(TrainingRun):
             processing_class=self.tokenizer,
             peft_config=adapter,
         )
-        if not config.bf16:
+        if not config.bf16 and world == 1:
             add_in_place(trainer.model)
         shards.settle(trainer.accelerator)
         return trainer
