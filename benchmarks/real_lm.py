@@ -97,8 +97,8 @@ EXPERIMENTS = {
     ),
     "rl4mle": Experiment(
         "rl4mle",
-        ("base", "full", "no-credit", "improve"),
-        (("base", "full"), ("base", "no-credit"), ("no-credit", "full"), ("full", "improve")),
+        ("base", "full", "no-credit", "no-duration", "improve"),
+        (("base", "full"), ("base", "no-credit"), ("no-credit", "full"), ("no-duration", "full"), ("full", "improve")),
         ("anes96_vote", "breast_cancer", "wine"),
     ),
 }
