@@ -14,7 +14,7 @@ Each measurement is a process of its own, and the sides take turns, in reverse o
 prompts and completions without padding, over the wall time of --steps optimiser steps that follow --warmup ones;
 positions a token: what reaches the model, more than 1 by padding, less where a group's
 prompt is computed once. `--sizes 135m --lengths answers` are the sizes of SmolLM2 and of short tasks, `--sizes wide --lengths long
---group-size 2 --micro-batch 2 --groups 1` a large vocabulary over a long rollout. `--sides rows peft`: LoRA as PEFT computes it beside it. Share of the peak: 6 * parameters * tokens a second / --peak where
+--group-size 2 --micro-batch 2 --groups 1` a large vocabulary over a long rollout. `--sides rows peft mkl`: LoRA as PEFT computes it, and products as PyTorch does, beside it. Share of the peak: 6 * parameters * tokens a second / --peak where
 all weights are trained, 4 * for LoRA (no gradients of the frozen weights); attention and what checkpointing repeats are not
 counted. With --keep FILE what is there already is not measured again.
 """
@@ -53,7 +53,7 @@ CONTEXT = 40960
 SIDES = {
     "trl": "TRL", "rows": "ours", "separate": "ours, --no-share-prefix", "tokens": "ours, --micro-tokens {}",
     "bfloat16": "ours, --dtype bfloat16", "varlen": "ours, --varlen", "varlen_tokens": "ours, --varlen --micro-tokens {}",
-    "peft": "ours, adapters by PEFT",
+    "peft": "ours, adapters by PEFT", "mkl": "ours, products by PyTorch",
 }  # fmt: skip
 CPU_SIDES, GPU_SIDES = list(SIDES)[:5], ["trl", "rows", "tokens", "varlen", "varlen_tokens"]
 SHORTEST, LONGEST = 50, 1200  # tokens of a completion
@@ -121,7 +121,7 @@ def counted() -> Callable[[], int]:
 
 def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[list[Rollout]]) -> Any:
     """(clock at the end of each step, gradient norm of the first, parameters, micro-batches a step)."""
-    from mletools.training import adapters
+    from mletools.training import adapters, products
     from mletools.training.grpo import GrpoOptions, GrpoRun
     from mletools.training.samples import Sample
     from mletools.training.samples import TokenSequence as Tokens
@@ -132,6 +132,8 @@ def train_ours(given: argparse.Namespace, model: str, out: Path, groups: list[li
 
     if given.side == "peft":
         adapters.add_in_place = lambda model: None
+    if given.side == "mkl":
+        products.on = lambda device: contextlib.nullcontext()
     longest = max(len(prompt) + len(completion) for group in groups for prompt, completion, _ in group)
     by_tokens = given.side.endswith("tokens")
     options = GrpoOptions(

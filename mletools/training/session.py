@@ -192,9 +192,12 @@ def callback(session: Session) -> Any:
 
 def walk(session: Session, put: Callable[[Any], None]) -> None:
     """Take all steps; call it in the thread that trains. What was raised goes to `put`, at the end None."""
+    from . import products
+
     try:
-        _use_device(session.trainer.args.device)
-        with contextlib.suppress(EndOfSteps):
+        device = session.trainer.args.device
+        _use_device(device)
+        with contextlib.suppress(EndOfSteps), products.on(device):
             session.trainer.train()
         session.end()
         put(None)
