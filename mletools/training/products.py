@@ -1,7 +1,7 @@
 """Products of matrices in float32 on a CPU, at the rate of its widest instructions.
 
 PyTorch leaves them to MKL, which gives processors that are not Intel's half of their AVX-512. oneDNN, a part of PyTorch, gives
-them all: twice the rate, and the same at AVX2 (benchmarks/train_speed.md).
+them all: twice the rate, and the same at AVX2 (benchmarks/train_speed.md). Covered: one process alone; several may share out a matrix.
 """
 
 import contextlib
@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .step_loader import processes
 
 CPUINFO = Path("/proc/cpuinfo")
 LEAST = 32  # rows, columns and common entries of a product that is worth it
@@ -21,7 +23,7 @@ class OneDNN(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if types:  # tensors of another kind, such as those that several processes share
+        if types:  # tensors of another kind
             return func(*args, **given)
         if func is aten.mm.default and _covered(*args):
             return _product(*args)
@@ -36,7 +38,7 @@ class OneDNN(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """A context for training on this device: OneDNN where it is faster, else one that changes nothing."""
-    faster = device.type == "cpu" and _faster()
+    faster = device.type == "cpu" and processes() == 1 and _faster()
     return OneDNN() if faster else contextlib.nullcontext()  # type: ignore[no-untyped-call]
 
 

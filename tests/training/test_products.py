@@ -30,6 +30,10 @@ def by_onednn(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     return made
 
 
+def onednn() -> Any:
+    return OneDNN()  # type: ignore[no-untyped-call]
+
+
 def passed(layer: torch.nn.Linear, given: torch.Tensor) -> list[torch.Tensor]:
     """The result, and the gradients of what was given and of the weights."""
     layer, given = copy.deepcopy(layer), given.clone().requires_grad_()
@@ -51,7 +55,7 @@ def test_a_linear_layer_and_its_gradients(
     given = torch.randn(*shape, INNER)
     expected = passed(layer, given)
     assert not by_onednn
-    with OneDNN():
+    with onednn():
         found = passed(layer, given)
     assert len(by_onednn) == (2 if frozen else 3)
     for one, other in zip(found, expected, strict=True):
@@ -62,13 +66,13 @@ def test_results_that_have_a_place(by_onednn: list[torch.Size]) -> None:
     torch.manual_seed(0)
     left, right, sums = torch.randn(ROWS, INNER), torch.randn(COLUMNS, INNER), torch.randn(ROWS, COLUMNS)
     wide, place = torch.zeros(ROWS, COLUMNS + 7), sums.clone()
-    with OneDNN():
+    with onednn():
         torch.mm(left, right.t(), out=wide[:, :COLUMNS])
         place.addmm_(left, right.t())
     torch.testing.assert_close(wide[:, :COLUMNS], left @ right.t())
     torch.testing.assert_close(place, sums + left @ right.t())
     assert not wide[:, COLUMNS:].any() and by_onednn == [sums.shape] * 2
-    with OneDNN(), pytest.warns(UserWarning, match="resized"):
+    with onednn(), pytest.warns(UserWarning, match="resized"):
         torch.mm(left, right.t(), out=wide)
     torch.testing.assert_close(wide, left @ right.t())
 
@@ -85,7 +89,7 @@ def test_results_that_have_a_place(by_onednn: list[torch.Size]) -> None:
 )
 def test_others_are_pytorch_s(make: Any, by_onednn: list[torch.Size]) -> None:
     left, right = make()
-    with OneDNN():
+    with onednn():
         found = left @ right
         weighed = torch.addmm(found, left, right, beta=0.5, alpha=2.0)
     assert not by_onednn and torch.equal(found, left @ right)
@@ -94,7 +98,7 @@ def test_others_are_pytorch_s(make: Any, by_onednn: list[torch.Size]) -> None:
 
 def test_errors_are_pytorch_s() -> None:
     left, right = torch.randn(ROWS, INNER), torch.randn(INNER, COLUMNS)
-    with OneDNN():
+    with onednn():
         with pytest.raises(RuntimeError, match="shapes"):
             left @ torch.randn(INNER + 1, COLUMNS)
         with pytest.raises(RuntimeError, match="expand"):
@@ -118,6 +122,10 @@ def test_where_it_is_on(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     with products.on(torch.device(device)) as mode:
         assert isinstance(mode, OneDNN) == chosen
+    with monkeypatch.context() as beside:
+        beside.setenv("WORLD_SIZE", "2")
+        with products.on(torch.device(device)) as mode:
+            assert mode is None
     monkeypatch.setattr(products, "CPUINFO", tmp_path / "none")
     with products.on(torch.device(device)) as mode:
         assert mode is None
