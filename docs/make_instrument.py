@@ -16,7 +16,9 @@ INTRO = """# Reports of progress
 
 `mle-instrument` makes a program report seven operations, each at its first success (RL for MLE agents, section 3.2);
 `mle-grade --reward partial-credit` pays 0.1 for each report that arrived. "imported packages" comes after the first run
-of imports; the others after a call that the table below names.
+of imports; the others after a call that the table below names. Each is paid whether it leads to a submission or not: a small
+policy whose samples had no valid submission learnt to compute held-out losses instead of one
+([qwen](qwen.md#the-same-table-another-seed-credit-leads-into-a-dead-end)).
 
 `mle-instrument` finds the calls that could earn a report by their imported names, without importing or running
 anything: `instrument.markers` lists the expected reports. `mle-sandbox` watches these calls while the program runs,
