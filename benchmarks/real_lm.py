@@ -9,7 +9,7 @@ task in turns. What a part came to is kept in benchmarks/real_lm, without prompt
 policy, what it sampled while it learnt, its optimiser steps. A part that is kept is not made again; after --hours all that runs is
 killed, and the next call goes on.
 
-Then the arms are compared by their fresh answers. smollm2, sandmle: generated tasks and real tables apart, none of them trained on,
+Then the arms are compared by their fresh answers. smollm2, sandmle, mle-rl: generated tasks and real tables apart, none of them trained on,
 paired by task, a task's value being the mean over seeds and samples, intervals by bootstrap over tasks. rl4mle: one policy
 a task, so the pairs are a seed's task, with Student's interval over them. --hours 0 runs nothing. --page writes the report's page of these answers.
 """
@@ -94,6 +94,11 @@ EXPERIMENTS = {
         ("base", "sandmle", "sparse"),
         (("base", "sandmle"), ("base", "sparse"), ("sparse", "sandmle")),
         words=("MODEL=qwen2.5-coder-0.5b",),
+    ),
+    "mle-rl": Experiment(
+        "mle-rl",
+        ("base", "sft-all", "sft-format", "sft-value"),
+        (("base", "sft-all"), ("sft-all", "sft-format"), ("sft-all", "sft-value"), ("sft-format", "sft-value")),
     ),
     "rl4mle": Experiment(
         "rl4mle",

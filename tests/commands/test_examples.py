@@ -32,7 +32,7 @@ def make(folder: str, *arguments: str, first: Path = BIN) -> subprocess.Complete
         *(
             pytest.param(folder, size, marks=pytest.mark.nightly)
             for size in ("tiny", "small", "rehearsal")
-            for folder in (EXPERIMENTS if size != "small" else ("sandmle", "rl4mle"))
+            for folder in (EXPERIMENTS if size != "small" else ("sandmle", "rl4mle", "mle-rl"))
         ),
     ],
 )
