@@ -40,6 +40,7 @@ ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).parent / "real_lm"
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
+ASKED = ("classes", "probabilities", "numbers")  # what a submission holds
 QUANTITIES = ("reward", "valid", "medal")
 REPORT = (sys.executable, str(ROOT / "bin" / "mle-report"), "-q")
 
@@ -211,6 +212,20 @@ class Kept:
         headers = ["arm", "seeds", "policies", "rollouts", "valid, %", "above median, %", "medal, %", "reward"]
         return tabulate(lines, headers, "github", disable_numparse=True)
 
+    def kinds(self) -> str:
+        """A line for each arm: valid of all its answers, generated and real tables together, by what is asked for."""
+        lines = []
+        for arm in self.experiment.arms:
+            found: dict[str, list[bool]] = {}
+            for unit in self.units(arm):
+                for record in read(self._parts[arm, *unit].kept(self._kept, "answers")):
+                    rollout = record["rollout"]
+                    found.setdefault(asked(rollout["task"]), []).append(rollout["grade"]["valid"])
+            if found:
+                counts = (found.get(what, []) for what in ASKED)
+                lines.append([arm, *(f"{sum(valid)} of {len(valid)}" for valid in counts)])
+        return tabulate(lines, ["arm", *ASKED], "github", disable_numparse=True)
+
     def differences(self, kind: str) -> str:
         """A line for each pair of arms and quantity, paired by task."""
         lines = []
@@ -300,22 +315,33 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
 
 
 def wording(parts: Iterator[Part], kept: Path, words: list[str]) -> str:
-    """Of each policy's answers, those of training by version and the fresh ones: how many, mean tokens, how many hold each word."""
+    """Of each policy's answers, those of training by version and the fresh ones, by task or by what is asked for: how many, how many
+    valid ones, mean tokens, how many hold each word.
+    """
     lines = []
     for part in parts:
-        answers: dict[str, list[dict[str, Any]]] = {}
-        if (file := part.kept(kept, "learning")).exists():
-            for record in read(file):
-                answers.setdefault(str(record["rollout"]["policy"]["version"] or 0), []).append(record["rollout"])
-        if (file := part.kept(kept, "answers")).exists():
-            answers["fresh"] = [record["rollout"] for record in read(file)]
-        for version, rollouts in sorted(answers.items()):
+        answers: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for what in ("learning", "answers"):
+            file = part.kept(kept, what)
+            for record in read(file) if file.exists() else ():
+                rollout = record["rollout"]
+                version = "fresh" if what == "answers" else str(rollout["policy"]["version"] or 0)
+                answers.setdefault((version, part.task or asked(rollout["task"])), []).append(rollout)
+        for (version, task), rollouts in sorted(answers.items()):
+            valid = sum(rollout["grade"]["valid"] for rollout in rollouts)
             tokens = statistics.mean(rollout["usage"]["completion_tokens"] for rollout in rollouts)
             texts = ["".join(message["content"] for message in rollout["messages"]) for rollout in rollouts]
             counts = [sum(word in text for text in texts) for word in words]
-            lines.append([part.seed, part.task, part.arm, version, len(rollouts), f"{tokens:.0f}", *counts])
-    heads = ["seed", "task", "arm", "version", "answers", "tokens", *words]
+            lines.append([part.seed, task, part.arm, version, len(rollouts), valid, f"{tokens:.0f}", *counts])
+    heads = ["seed", "task", "arm", "version", "answers", "valid", "tokens", *words]
     return tabulate(lines, heads, "github", disable_numparse=True)
+
+
+def asked(task: dict[str, Any]) -> str:
+    """Which of ASKED."""
+    if task["problem"] == "regression":
+        return "numbers"
+    return "probabilities" if task["submission"].get("range") else "classes"
 
 
 def main() -> None:
@@ -347,6 +373,8 @@ def main() -> None:
             if kind == "made" and experiment.tasks:
                 continue
             print("\n\n".join([f"## {title.capitalize()}", kept.levels(kind), kept.differences(kind)]), end="\n\n")
+        if not experiment.tasks:
+            print(f"## Valid answers, by what is asked for\n\n{kept.kinds()}", end="\n\n")
         if given.page:
             kept.page(given.page, name)
     if table := learning(experiment.parts(given.seeds), folder):
