@@ -41,6 +41,7 @@ KEPT = Path(__file__).parent / "real_lm"
 KINDS = {"made": "generated tasks", "real": "real tables"}
 UNREAD = ("hidden_rule", "mutations", "sanity", "description_checks")  # of a task's provenance
 ASKED = ("classes", "probabilities", "numbers")  # what a submission holds
+FORM = 0.1  # the milestone reward of an answer that has the form, and nothing more
 QUANTITIES = ("reward", "valid", "medal")
 REPORT = (sys.executable, str(ROOT / "bin" / "mle-report"), "-q")
 
@@ -289,8 +290,9 @@ def report(*words: str) -> list[dict[str, Any]]:
 
 
 def learning(parts: Iterator[Part], kept: Path) -> str:
-    """Of each policy the minutes of training, how many of them waiting for what is sampled and run, and of each version the
-    share of valid programs and the mean reward of what it sampled.
+    """Of each policy the minutes of training, how many of them waiting for what is sampled and run, how many groups of samples
+    had spread in their rewards (how many by the answers' form alone), and of each version the valid of its samples and their
+    mean reward.
     """
     lines = []
     for part in parts:
@@ -298,9 +300,11 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
         if not file.exists():
             continue
         by_version: dict[int, list[tuple[bool, float]]] = {}
+        groups: dict[str, list[float]] = {}
         for record in read(file):
             rollout = record["rollout"]
             row = (rollout["grade"]["valid"], rollout["reward"])
+            groups.setdefault(rollout["group"], []).append(rollout["reward"])
             by_version.setdefault(rollout["policy"]["version"] or 0, []).append(row)
         cells = []
         for _, rows in sorted(by_version.items()):
@@ -308,8 +312,12 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
             cells.append(f"{sum(valid)}/{len(rows)} {statistics.mean(rewards):.2f}")
         steps = read(part.kept(kept, "steps"))
         waited, trained = (sum(step[name] for step in steps) / 60 for name in ("waited_s", "duration_s"))
-        lines.append([part.seed, part.task, part.arm, f"{waited:.0f}", f"{trained:.0f}", *cells])
-    heads = ["seed", "task", "arm", "waited, min", "trained, min"]
+        spread = [max(rewards) for rewards in groups.values() if max(rewards) > min(rewards)]
+        formal = sum(highest <= FORM for highest in spread)
+        counts = f"{len(spread)} of {len(groups)} ({formal})"
+        where = part.task or counts  # a policy for each task is sampled without groups
+        lines.append([part.seed, part.arm, where, f"{waited:.0f}", f"{trained:.0f}", *cells])
+    heads = ["seed", "arm", "task, or groups with spread (by form alone)", "waited, min", "trained, min"]
     versions = range(max((len(line) for line in lines), default=0) - len(heads))
     return tabulate(lines, [*heads, *map(str, versions)], "github", disable_numparse=True) if lines else ""
 
