@@ -291,8 +291,8 @@ def report(*words: str) -> list[dict[str, Any]]:
 
 def learning(parts: Iterator[Part], kept: Path) -> str:
     """Of each policy the minutes of training, how many of them waiting for what is sampled and run, how many groups of samples
-    had spread in their rewards (how many by the answers' form alone), and of each version the valid of its samples and their
-    mean reward.
+    had spread in their rewards (how many by the answers' form alone), and the entropy of a sampled token at the first and
+    the last step, and of each version the valid of its samples and their mean reward.
     """
     lines = []
     for part in parts:
@@ -316,8 +316,17 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
         formal = sum(highest <= FORM for highest in spread)
         counts = f"{len(spread)} of {len(groups)} ({formal})"
         where = part.task or counts  # a policy for each task is sampled without groups
-        lines.append([part.seed, part.arm, where, f"{waited:.0f}", f"{trained:.0f}", *cells])
-    heads = ["seed", "arm", "task, or groups with spread (by form alone)", "waited, min", "trained, min"]
+        told = [step["entropy"] for step in steps if step["entropy"]]  # a step without a gradient has none
+        entropy = f"{told[0]:.3f} to {told[-1]:.3f}" if told else ""
+        lines.append([part.seed, part.arm, where, f"{waited:.0f}", f"{trained:.0f}", entropy, *cells])
+    heads = [
+        "seed",
+        "arm",
+        "task, or groups with spread (by form alone)",
+        "waited, min",
+        "trained, min",
+        "entropy, nats",
+    ]
     versions = range(max((len(line) for line in lines), default=0) - len(heads))
     return tabulate(lines, [*heads, *map(str, versions)], "github", disable_numparse=True) if lines else ""
 
