@@ -331,6 +331,25 @@ def learning(parts: Iterator[Part], kept: Path) -> str:
     return tabulate(lines, [*heads, *map(str, versions)], "github", disable_numparse=True) if lines else ""
 
 
+def imitation(parts: Iterator[Part], kept: Path) -> str:
+    """Of each policy that only imitates: how many answers, in how many optimiser steps, the minutes, the mean loss a token of the first and the last eight steps."""
+    lines = []
+    for part in parts:
+        if (
+            part.arm == "base"
+            or part.kept(kept, "learning").exists()
+            or not (file := part.kept(kept, "steps")).exists()
+        ):
+            continue
+        steps = read(file)
+        answers, seconds = (sum(step[name] for step in steps) for name in ("rollouts", "duration_s"))
+        losses = [statistics.mean(step["loss"] for step in some) for some in (steps[:8], steps[-8:])]
+        loss = " to ".join(f"{one:.3f}" for one in losses)
+        lines.append([part.seed, part.arm, answers, len(steps), f"{seconds / 60:.0f}", loss])
+    heads = ["seed", "arm", "answers", "steps", "minutes", "loss, nats"]
+    return tabulate(lines, heads, "github", disable_numparse=True) if lines else ""
+
+
 def wording(parts: Iterator[Part], kept: Path, words: list[str]) -> str:
     """Of each policy's answers, those of training by version and the fresh ones, by task or by what is asked for: how many, how many
     valid ones, mean tokens, how many hold each word.
@@ -396,6 +415,8 @@ def main() -> None:
             kept.page(given.page, name)
     if table := learning(experiment.parts(given.seeds), folder):
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
+    if table := imitation(experiment.parts(given.seeds), folder):
+        print(f"## What was imitated\n\n{table}")
     if given.count:
         print(f"\n## Answers that hold a word\n\n{wording(experiment.parts(given.seeds), folder, given.count)}")
 
