@@ -335,11 +335,8 @@ def imitation(parts: Iterator[Part], kept: Path) -> str:
     """Of each policy that only imitates: how many answers, in how many optimiser steps, the minutes, the mean loss a token of the first and the last eight steps."""
     lines = []
     for part in parts:
-        if (
-            part.arm == "base"
-            or part.kept(kept, "learning").exists()
-            or not (file := part.kept(kept, "steps")).exists()
-        ):
+        file = part.kept(kept, "steps")
+        if part.kept(kept, "learning").exists() or not file.exists():
             continue
         steps = read(file)
         answers, seconds = (sum(step[name] for step in steps) for name in ("rollouts", "duration_s"))
