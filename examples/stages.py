@@ -116,9 +116,10 @@ class Command(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Programs that run at once."""
+        """Programs, or answers alone, at once."""
         jobs = int(self.options.get("jobs") or 1)
-        return min(jobs, len(cards_of(self.options.get("gpus"))) or jobs)
+        cards = () if self.options.get("scaffold") == "single" else cards_of(self.options.get("gpus"))
+        return min(jobs, len(cards) or jobs)
 
 
 def lines(path: str) -> int:

@@ -66,8 +66,16 @@ def main(run: cli.Run, selftest: bool, box: SandboxOptions) -> None:
             return
         check_protections(sandbox, run.say)
 
+        limits = box.limits(300.0)
+        actual = limits.text(box.gpus is not None)
+        known: set[str | None] = {None, actual}
+
         def count(rollout: Rollout) -> None:
             execution = rollout["execution"]
             run.counts[f"ran in {execution['by']}" if ran_before(rollout) else execution["status"]] += 1
+            stated = rollout.get("prompt_limits")
+            if stated not in known:
+                known.add(stated)
+                run.say(f"prompts state {stated}; programs have {actual}: give mle-rollout the options of mle-sandbox")
 
-        run.each(ProgramRunner(sandbox, box.limits(300.0), run.data, run.seed), "rollout", watch=count)
+        run.each(ProgramRunner(sandbox, limits, run.data, run.seed), "rollout", watch=count)

@@ -820,6 +820,9 @@ class RolloutBody(TypedDict):
     plan: NotRequired[str]
     """Scaffold single: the text ahead of the program."""
 
+    prompt_limits: NotRequired[str]
+    """Scaffold single: the limits of its program, as the prompt states them; mle-sandbox says where its own are others."""
+
     code: str | None
     """The solution as the agent wrote it; null when it wrote none, or somebody else's agent wrote what nobody saw."""
 

@@ -378,7 +378,7 @@ class TaskEnvironment:
     def fact(self, name: str) -> str:
         resources = self._resources
         if name in ("limits", "sizes"):
-            return resources.facts.limit_text(time=name == "limits")
+            return resources.facts.limits.text(resources.facts.gpus, time=name == "limits")
         if name == "libraries":
             return resources.facts.libraries(lambda: self.public)
         return resources.preview(self._task["id"], self.public)

@@ -36,7 +36,7 @@ Probe = Callable[[Public], Installed]
 
 @dataclass
 class ProgramFacts:
-    """`probe` finds what is installed; `tape` keeps the answer for a run that resumes this one."""
+    """`probe` finds what is installed; `tape` keeps the answer for a run that resumes this one; gpus: programs have one."""
 
     limits: Limits
     gpus: bool
@@ -55,16 +55,6 @@ class ProgramFacts:
         named = ", ".join(f"{name} {versions[name]}" for name in LIBRARIES if name in versions)
         python = f"Python {self._installed['python']} with {named or 'its standard library alone'}"
         return "; ".join([python, *_weights(self._installed)])
-
-    def limit_text(self, time: bool = True) -> str:
-        """The limits of one program, as the options set them; without `time` all others."""
-        limits = self.limits
-        seconds = f"{limits.wall_s:g} seconds, " if time else ""
-        threads = f"{limits.threads} thread{'s' * (limits.threads > 1)}"
-        return (
-            f"{seconds}{_size(limits.memory_mb)} of memory, {_size(limits.disk_mb)} of files, "
-            f"{threads} for numerical libraries, {'one GPU' if self.gpus else 'no GPU'}"
-        )
 
 
 def probe_sandbox(sandbox: Sandbox, limits: Limits, public: Public) -> Installed:
@@ -100,7 +90,3 @@ def _listed(names: list[str]) -> str:
 def probe_interpreter(public: Public) -> Installed:
     """What this interpreter has, which is the one of the local sandbox."""
     return installed(LIBRARIES)
-
-
-def _size(megabytes: int) -> str:
-    return f"{megabytes / 1024:g} GB" if megabytes % 512 == 0 else f"{megabytes} MB"

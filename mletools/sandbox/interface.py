@@ -61,6 +61,19 @@ class Limits:
     submission_mb: int = 32  # MB of one output, be it submission.csv or all files of a folder
     threads: int = 1  # threads of OpenMP and BLAS
 
+    def text(self, gpu: bool, time: bool = True) -> str:
+        """What a prompt states of them; gpu: whether the program has one. Without `time` all but the seconds."""
+        seconds = f"{self.wall_s:g} seconds, " if time else ""
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return (
+            f"{seconds}{_size(self.memory_mb)} of memory, {_size(self.disk_mb)} of files, "
+            f"{threads} for numerical libraries, {'one GPU' if gpu else 'no GPU'}"
+        )
+
+
+def _size(megabytes: int) -> str:
+    return f"{megabytes / 1024:g} GB" if megabytes % 512 == 0 else f"{megabytes} MB"
+
 
 class HandedOut:
     """The declared outputs that a run or a cell has left."""

@@ -23,6 +23,7 @@ from .messages import escaped, fenced, task_prompt
 from .previous import GrowingPool, Previous, PreviousPool, shown_output
 from .reading import read_answer, split_answer
 
+IMPROVE = "improve"  # the prompt to improve on a solution
 IMPROVE_RATIO = 0.5  # where there is a pool (RL for MLE agents, section 3.3)
 
 NO_SCORE = "You see no score before your work ends."
@@ -104,7 +105,7 @@ class Single(Scaffold[SingleSettings]):
             paths, newest = [Path(path) for path in settings.pool], settings.pool_newest
             self._pool = PreviousPool.read(paths) if newest is None else GrowingPool(paths, newest)
         previous = self._pool.draw(task, derive_seed(seed, "previous", task))
-        return identity if previous is None else [*identity, [prompts.text("improve"), previous.rollout]], previous
+        return identity if previous is None else [*identity, [prompts.text(IMPROVE), previous.rollout]], previous
 
     def needs(self, settings: SingleSettings) -> Needs:
         return Needs(batch=settings.batch)
@@ -115,7 +116,14 @@ class Single(Scaffold[SingleSettings]):
         reply = environment.ask("policy", "", [question], job.seed, None, job.settings.max_answer_tokens)
         if "refused" in reply:
             raise RecordError(reply["refused"])
-        yield record_of(job, question, reply)
+        rollout = record_of(job, question, reply)
+        if "limits" in prompts.placeholders(_prompt(job)):
+            rollout["prompt_limits"] = environment.fact("limits")
+        yield rollout
+
+
+def _prompt(job: Job[SingleSettings]) -> str:
+    return job.settings.prompt if job.start is None else IMPROVE
 
 
 def question_of(job: Job[SingleSettings], environment: Environment) -> str:
@@ -233,7 +241,7 @@ def _question(episode: Episode[ImproveSettings], environment: Environment) -> st
 def improve_question(job: Job[Any], environment: Environment, plan: str, code: str, output: str, **more: str) -> str:
     """The question to improve on a solution, given its plan, program and output."""
     return task_prompt(
-        "improve",
+        IMPROVE,
         job,
         environment,
         plan=escaped(plan) or "(none was given)",

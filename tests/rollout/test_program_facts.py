@@ -30,7 +30,7 @@ def facts(tapes: Tapes, version: str, gpus: bool = False) -> ProgramFacts:
 def test_the_words_and_a_resumed_run_that_finds_other_libraries(tmp_path: Path) -> None:
     path = tmp_path / "tape"
     tapes = Tapes(path)
-    assert facts(tapes, "2.0", gpus=True).limit_text() == (
+    assert LIMITS.text(gpu=True) == (
         "90 seconds, 1.5 GB of memory, 300 MB of files, 4 threads for numerical libraries, one GPU"
     )
     wanted = "Python 3.12.1 with numpy 2.0, scipy 1.0"

@@ -82,6 +82,26 @@ def test_the_summary_counts_how_programs_ended(stages: dict[str, Any], tmp_path:
     assert b"2 records, 2 ran in mle-rollout," in sandbox(stages["folder"], "--preimport", "json", str(path)).stderr
 
 
+def test_limits_other_than_the_prompt_s_are_said_once(stages: dict[str, Any], tmp_path: Path) -> None:
+    path = rollouts(stages, tmp_path / "in.jsonl", "pass", "pass")
+    words = ("mle-rollout", "-m", "scripted", "-g", "1", "--timeout", "60")
+    asked = run_command(*words, str(stages["tasks"]), cwd=stages["folder"])
+    stated = {record["prompt_limits"] for record in records(asked.stdout)}
+    assert stated == {"60 seconds, 2 GB of memory, 256 MB of files, 1 thread for numerical libraries, no GPU"}
+    brief = run_command(*words, "--prompt", "single-brief", str(stages["tasks"]), cwd=stages["folder"])
+    assert not any("prompt_limits" in record for record in records(brief.stdout))  # it states none
+    lines = [
+        json.loads(line) | {"prompt_limits": limits} for line in path.read_text().splitlines() for limits in stated
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert b"prompts state" not in sandbox(stages["folder"], "--preimport", "json", str(path)).stderr
+    done = sandbox(stages["folder"], "-q", "--preimport", "json", "--memory-size", "4096", str(path))
+    assert done.stderr.decode() == (
+        f"mle-sandbox: prompts state {stated.pop()}; programs have 60 seconds, 4 GB of memory, 256 MB of files, 1 thread for "
+        "numerical libraries, no GPU: give mle-rollout the options of mle-sandbox\n"
+    )
+
+
 def test_records_say_how_and_where_a_program_ran(stages: dict[str, Any], tmp_path: Path) -> None:
     path = rollouts(
         stages, tmp_path / "in.jsonl", "import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])", "import torch"
