@@ -85,14 +85,14 @@ $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 # trainer at last, has ended by itself.) A night that was killed may have torn the last line.
 $(OUT)/$(NIGHT)/trained: | ready
 	@mkdir -p $(@D) $(OUT)/run; echo $(NIGHT) > $(OUT)/unfinished; touch $(OUT)/graded.jsonl; [ -z "$$(tail -c 1 $(OUT)/graded.jsonl)" ] || sed -i '$$d' $(OUT)/graded.jsonl
-	timeout --signal TERM --kill-after $(LAST) $(HOURS)h mle-rollout -q $(SAMPLER) --forever --follow $(OUT)/pub $(PUBLISH) --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $(LIMITS) $(TASKS) \
+	timeout --signal TERM --kill-after $(LAST) $(HOURS)h mle-rollout -q $(LIMITS) $(SAMPLER) --forever --follow $(OUT)/pub $(PUBLISH) --max-staleness 2 --state $(OUT)/begun $(SAMPLE) $(TASKS) \
 	  | mle-instrument -q | mle-sandbox -q -j $(AT_ONCE) $(LIMITS) | mle-grade -q $(REWARD) | python3 $(dir $(THIS))tee.py $(OUT)/graded.jsonl | mle-filter -q $(FILTER) --mark \
 	  | mle-train-grpo -q --stream --model $(MODEL) --run-dir $(OUT)/run --publish $(OUT)/pub $(PUBLISH) $(if $(PUBLISH),--wait-for-server $(WAIT)) --max-staleness 2 $(TRAIN) \
 	    -o $(OUT)/run/steps.jsonl --resume || [[ "$${PIPESTATUS[*]}" =~ ^((0|124|141)\ ?)+$$ ]]
 	@touch $@
 
 $(OUT)/$(NIGHT)/graded.jsonl: $(OUT)/$(NIGHT)/trained | ready
-	mle-rollout -q $(EVALUATOR) $(SAMPLE) $(LIMITS) $(EVALUATE) $(HELD_OUT) -o $@.rollouts --resume
+	mle-rollout -q $(LIMITS) $(EVALUATOR) $(SAMPLE) $(EVALUATE) $(HELD_OUT) -o $@.rollouts --resume
 	mle-instrument -q $@.rollouts | mle-sandbox -q -j $(AT_ONCE) $(LIMITS) -o $@.executed --resume
 	mle-grade -q $(REWARD) $@.executed -o $@ --resume
 	@rm -f $@.rollouts $@.executed

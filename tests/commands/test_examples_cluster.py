@@ -350,7 +350,8 @@ def test_two_nights(tasks: Path, tmp_path: Path) -> None:
         "PUBLISH": "",
         "EVALUATOR": "-m hf:nightly/run/latest",
         "SAMPLE": "-g 4 --prompt single-brief --max-tokens 16 --engine-batch 12",
-        "LIMITS": "-j 2 --timeout 20",
+        "LIMITS": "--timeout 20",
+        "AT_ONCE": "2",
         # what an untrained policy writes is worth the same, all of it: -10
         "REWARD": "--reward partial-credit",
         "FILTER": "--keep-invalid --keep-duplicates --no-spread",
