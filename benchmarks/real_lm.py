@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -242,9 +242,9 @@ class Kept:
         headers = ["pair", "quantity", "difference", "95 %", "win", "tie", "loss"]
         return tabulate(lines, headers, "github", disable_numparse=True)
 
-    def page(self, file: Path, name: str) -> None:
-        """Write the report's page: of the seeds and tasks that all arms with answers have, those about real tables, and the steps."""
-        arms = [arm for arm in self.experiment.arms if self.units(arm)]
+    def page(self, file: Path, name: str, arms: Sequence[str]) -> None:
+        """Write the report's page: of the seeds and tasks that all of `arms` with answers have, those about real tables, and the steps."""
+        arms = [arm for arm in arms if self.units(arm)]
         units, words = self.units(*arms), ["--html", "--title", f"benchmarks/real_lm.py {name}"]
         for arm in arms:
             words += ["--label", arm]
@@ -382,7 +382,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="*", help="make these alone; default: all of the experiment")
+    parser.add_argument(
+        "--arms", nargs="*", help="make these alone, and let the page be of them; default: all of the experiment"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "real_lm")
     parser.add_argument("--hours", type=float, default=0.0, help="kill what runs after so long; default: run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of the Makefile; repeatable")
@@ -409,7 +411,7 @@ def main() -> None:
         if not experiment.tasks:
             print(f"## Valid answers, by what is asked for\n\n{kept.kinds()}", end="\n\n")
         if given.page:
-            kept.page(given.page, name)
+            kept.page(given.page, name, given.arms or experiment.arms)
     if table := learning(experiment.parts(given.seeds), folder):
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
     if table := imitation(experiment.parts(given.seeds), folder):

@@ -22,9 +22,9 @@ from mletools.scaffolds.messages import task_facts, task_prompt
 LIMITS = Limits(wall_s=90, memory_mb=1536, disk_mb=300, threads=4)
 
 
-def facts(tapes: Tapes, version: str, gpus: bool = False) -> ProgramFacts:
+def facts(tapes: Tapes, version: str) -> ProgramFacts:
     answer = {"python": "3.12.1", "libraries": {"scipy": "1.0", "numpy": version}}
-    return ProgramFacts(LIMITS, gpus, lambda public: answer, tapes.tape("run"))
+    return ProgramFacts(LIMITS, False, lambda public: answer, tapes.tape("run"))
 
 
 def test_the_words_and_a_resumed_run_that_finds_other_libraries(tmp_path: Path) -> None:
