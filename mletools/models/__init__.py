@@ -1,8 +1,7 @@
 """Language models: one interface, and a table of engines that are imported only when selected.
 
 Covered: requests, replies, tool calls, the interface of a model, selecting an engine from the value of `-m`.
-Not covered: the content of messages (scaffolds), concurrency (the command: one thread per request where `batch` is 1,
-`batch` requests per call otherwise).
+Not covered: the content of messages (scaffolds), concurrency (rollout: who is sampled with whom).
 """
 
 import importlib
@@ -168,14 +167,14 @@ class Reply:
 
 
 class Model(Protocol):
-    """An engine. `name` and `version` identify the policy in records; `batch` is the number of requests per call.
+    """An engine. `name` and `version` identify the policy in records.
 
-    `sample` returns one reply per request, in order. It is thread-safe where `batch` is 1. A model that cannot answer
-    raises ToolError.
+    `sample` returns one reply per request, in order. `batch` is how many requests it takes together, one call at a time;
+    None: its calls have one request each, and may come from several threads at once. A model that cannot answer raises ToolError.
     """
 
     name: str
-    batch: int
+    batch: int | None
 
     @property
     def version(self) -> str | int | None: ...

@@ -34,7 +34,7 @@ class FollowingModel:
     """The newest policy in `folder`. open(path) loads it; None: `model` is at a server that has it.
 
     Waits for a first policy: waiting() is called once before that, pause() between checks. Calls from several threads
-    run in parallel where the model's `batch` is 1, else one after the other.
+    run in parallel where the model's `batch` is None, else one after the other.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FollowingModel:
             return self._model.sample([replace(request, cache_salt=salt) for request in requests])
         with self._change:
             self._refresh()
-            if self.batch > 1:
+            if self.batch is not None:
                 return self._model.sample(requests)
             model = self._model
             self._calls += 1

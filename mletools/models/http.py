@@ -228,7 +228,7 @@ class HttpModel(Served):
     """
 
     path, option = CHAT, "--model-url"
-    batch, version = 1, None
+    batch, version = None, None
 
     def __init__(self, name: str, server: ServerOptions, say: Callable[[str], None] = to_stderr) -> None:
         super().__init__(name, server, say)

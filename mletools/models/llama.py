@@ -51,7 +51,7 @@ class Settings:
 
 
 class LlamaModel:
-    """The model in a GGUF file. `batch` is 1: use one thread per request, and take a `slot` first: SLOTS of them are answered at once.
+    """The model in a GGUF file. Use one thread per request, and take a `slot` first: SLOTS of them are answered at once.
 
     Temperature and top_p are 1 where none is set, and nothing else cuts the distribution. `logprobs` are under it, and
     None where a character spreads over several tokens. structured: one of structured.CHOICES; but for "off", a question
@@ -59,7 +59,7 @@ class LlamaModel:
     ToolError: no such file, it has no chat template, or it cannot be loaded.
     """
 
-    batch, version = 1, None
+    batch, version = None, None
 
     def __init__(self, file: str, structured: str = "auto") -> None:
         import xllamacpp  # noqa: F401 for the error's message where it is missing

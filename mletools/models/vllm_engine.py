@@ -59,13 +59,13 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 class VllmModel:
     """The policy in `path`. `version` is the policy_version of the folder's state.json, None without one.
 
-    `batch` is 1: use one thread per request. Arithmetic is bfloat16 on a GPU, `dtype` (one of DTYPES) on a CPU. merge: write an adapter and
+    Use one thread per request. Arithmetic is bfloat16 on a GPU, `dtype` (one of DTYPES) on a CPU. merge: write an adapter and
     its base as one model, for the engine alone; None: on a CPU, where vLLM is slow with adapters and the sum is exact.
     arguments: of vLLM's engine, by name, e.g. {"tensor_parallel_size": 4}, in place of those that are set here.
     Raises ToolError when the folder cannot be loaded.
     """
 
-    batch = 1
+    batch = None
 
     def __init__(
         self,

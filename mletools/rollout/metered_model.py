@@ -1,14 +1,16 @@
 """A model as an episode asks it: sampling parameters, cost, the reply as a tape keeps it, batches; all models of a run.
 
-An engine in this process samples several requests in one call (hf). Then the jobs of a batch run side by side, and their
-requests go to the engine together: the company of a request does not depend on what else runs, so a run repeats.
+An engine in this process samples several requests in one call (hf). The jobs of a batch run side by side, and their requests
+go to the engine together: the company of a request does not depend on what else runs, so a run repeats. Jobs without a
+batch (agents in turns) do not wait for one another: those that wait for the engine are sampled together.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import OptionError, RecordError, ToolError
@@ -46,8 +48,10 @@ class MeteredModel:
     own_temperature: float = 1.0
     model_sampling: bool = False
     max_tokens: int | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _batch: "_Batch | None" = None
+
+    def __post_init__(self) -> None:
+        self._queue = _Queue(self.model)
 
     def ask(
         self,
@@ -111,8 +115,9 @@ class MeteredModel:
         """The reply, and the seconds that it took."""
         if self._batch is not None:
             return self._batch.sample(request)
-        turn: AbstractContextManager[object] = self.model.slot if isinstance(self.model, HasSlots) else nullcontext()
-        with turn if self.model.batch == 1 else self._lock:  # an engine of batches takes one call at a time
+        if self.model.batch is not None:
+            return self._queue.sample(request, self.model.batch)
+        with self.model.slot if isinstance(self.model, HasSlots) else nullcontext():
             started = time.perf_counter()
             reply = self.model.sample([request])[0]
             return reply, time.perf_counter() - started
@@ -155,10 +160,65 @@ def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_pric
 
 @dataclass(eq=False)
 class _Waiting:
+    """A request, and what came of it: a reply or an error."""
+
     request: Request
     reply: Reply | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
     seconds: float = 0.0
+
+    @property
+    def answered(self) -> bool:
+        return self.reply is not None or self.error is not None
+
+    def result(self) -> tuple[Reply, float]:
+        """The reply, and its share of the seconds of its call."""
+        if self.error is not None:
+            raise self.error
+        assert self.reply is not None
+        return self.reply, self.seconds
+
+
+def _answer(model: Model, batch: list[_Waiting]) -> None:
+    """Sample a batch; requests that are at fault get their error, and the others are sampled without them."""
+    started, left, replies = time.perf_counter(), list(batch), list[Reply]()
+    while left and not replies:
+        try:
+            replies = model.sample([waiting.request for waiting in left])
+        except ContextExceeded as error:
+            left.pop(error.index).error = error
+        except RecordError as error:
+            if len(left) > 1:  # one of them is at fault, and the engine does not say which
+                for waiting in left:
+                    _answer(model, [waiting])
+                return
+            left.pop().error = error
+        except BaseException as error:
+            for waiting in left:
+                waiting.error = error
+            return
+    seconds = (time.perf_counter() - started) / len(batch)
+    for waiting, reply in zip(left, replies, strict=True):
+        waiting.reply, waiting.seconds = reply, seconds
+
+
+class _Queue:
+    """The requests of jobs that know nothing of one another: whoever finds the engine free takes along those that wait."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._waiting: deque[_Waiting] = deque()
+        self._engine = threading.Lock()
+
+    def sample(self, request: Request, most: int) -> tuple[Reply, float]:
+        """The reply, and its share of the seconds of its call, which has at most `most` requests."""
+        own = _Waiting(request)
+        self._waiting.append(own)
+        with self._engine:
+            while not own.answered:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
+                _answer(self._model, batch)
+        return own.result()
 
 
 class _Batch:
@@ -175,11 +235,8 @@ class _Batch:
         with self._changed:
             self._waiting.append(waiting)
             self._sample_if_complete()
-            self._changed.wait_for(lambda: waiting.reply is not None or waiting.error is not None)
-        if waiting.error is not None:
-            raise waiting.error
-        assert waiting.reply is not None
-        return waiting.reply, waiting.seconds
+            self._changed.wait_for(lambda: waiting.answered)
+        return waiting.result()
 
     def leave(self) -> None:
         """A job has ended."""
@@ -192,30 +249,8 @@ class _Batch:
             return
         batch = sorted(self._waiting, key=lambda waiting: waiting.request.seed)  # not in the order of arrival
         self._waiting = []
-        self._answer(batch)
+        _answer(self._model, batch)
         self._changed.notify_all()
-
-    def _answer(self, batch: list[_Waiting]) -> None:
-        """Sample a batch; requests that are at fault get their error, and the others are sampled without them."""
-        started, left, replies = time.perf_counter(), list(batch), list[Reply]()
-        while left and not replies:
-            try:
-                replies = self._model.sample([waiting.request for waiting in left])
-            except ContextExceeded as error:
-                left.pop(error.index).error = error
-            except RecordError as error:
-                if len(left) > 1:  # one of them is at fault, and the engine does not say which
-                    for waiting in left:
-                        self._answer([waiting])
-                    return
-                left.pop().error = error
-            except Exception as error:
-                for waiting in left:
-                    waiting.error = error
-                return
-        seconds = (time.perf_counter() - started) / len(batch)
-        for waiting, reply in zip(left, replies, strict=True):
-            waiting.reply, waiting.seconds = reply, seconds
 
 
 # --- the models of a run ------------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from .metered_model import RunModels
 from .probe import Installed
 from .program_facts import LIBRARIES_FOUND, Probe, ProgramFacts, Public, probe_interpreter, probe_sandbox
 
-BATCH = 64  # questions that an engine in this process samples in one call, of a scaffold that says nothing
 BY_OWN_SCORES = "searches by the scores that programs print"
 NOT_ASKED = "requests for help too long for the ideator"
 NOT_IMPLEMENTED = "ideas too long for the implementer"
@@ -87,6 +86,9 @@ class RunOptions:
         "Folder whose files NAME.md replace the prompts of the same names (mletools/prompts).",
         kind="existing folder",
         metavar="DIR",
+    )
+    engine_batch: int = option(
+        "Most answers that an hf: engine samples at once.", default=64, at_least=1, metavar="N", machine=True
     )
     sandbox_jobs: int | None = option(
         "Number of programs that run at once (default: the number of cores).", at_least=1, metavar="N", machine=True
@@ -149,7 +151,7 @@ class Runner:
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)
     unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
-    batch: int = 1  # jobs whose questions an engine in this process samples in one call
+    batch: int = 1  # jobs that are played side by side, so that the engine samples their questions in one call
 
     def play(self) -> None:
         """Work on the tasks (or states) of the run's input."""
@@ -174,11 +176,11 @@ class Runner:
         run.open()
         self._refuse_what_is_left()
         with ExitStack() as stack:
-            batch = needs.batch or BATCH
+            batch = self.options.engine_batch
             models = self.models.open(stack, lambda: self.endless.model(run, self.models.options, batch))
             engine = models["policy"].model
             self.policy = self.models.policy(engine, cast(Rollout | None, run.earlier))
-            if needs.batch is not None and engine.batch > 1:
+            if needs.one_answer and engine.batch is not None and engine.batch > 1:
                 self.batch = engine.batch
                 run.jobs = 1  # batches; their jobs have a thread each
             # A resumed run samples unfinished batches again, as a whole.

@@ -388,14 +388,14 @@ class Job(Generic[S]):
 class Needs:
     """What a scaffold with its settings wants of a run.
 
-    batch: jobs whose questions an engine in this process may sample in one call; None: one job at a time. states, steps:
-    the files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
+    one_answer: jobs ask one question each, so that they lose nothing by waiting for one another. states, steps: the
+    files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
     `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
     held out besides the validation rows. workers: of one episode, that want to work at once. shown, loopback: of the
     sandbox; see Setup there.
     """
 
-    batch: int | None = None
+    one_answer: bool = False
     states: str | None = None
     steps: str | None = None
     graphs: bool = False

@@ -70,9 +70,6 @@ class SingleSettings(Settings):
         at_least=1,
         metavar="N",
     )
-    batch: int = option(
-        "Number of answers that an hf: engine samples at once.", default=64, at_least=1, flags=("--engine-batch",)
-    )
 
 
 class Single(Scaffold[SingleSettings]):
@@ -108,7 +105,7 @@ class Single(Scaffold[SingleSettings]):
         return identity if previous is None else [*identity, [prompts.text(IMPROVE), previous.rollout]], previous
 
     def needs(self, settings: SingleSettings) -> Needs:
-        return Needs(batch=settings.batch)
+        return Needs(one_answer=True)
 
     def play(self, job: Job[SingleSettings], environment: Environment) -> Iterator[Rollout]:
         """The rollout of one answer. RecordError: the question is too long for the model."""

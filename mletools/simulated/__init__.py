@@ -48,7 +48,7 @@ class ScriptedModel:
     answers. ToolError for an unknown one.
     """
 
-    batch = 1
+    batch = None
     version = 3  # of the bank: another one gives other answers
 
     def __init__(self, spec: str = "") -> None:

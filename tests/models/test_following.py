@@ -26,7 +26,7 @@ from mletools.training.samples import sample_of
 class Engine:
     """Answers with the name of its folder, once `gate` is open; does not swap."""
 
-    def __init__(self, path: str, batch: int = 1) -> None:
+    def __init__(self, path: str, batch: int | None = None) -> None:
         self.name, self.batch, self.version = Path(path).name, batch, None
         self.gate, self.inside = threading.Event(), threading.Semaphore(0)
         self.gate.set()
@@ -63,7 +63,7 @@ def publish(folder: Path, version: int, kind: str | None = None) -> None:
     os.replace(folder / "new", folder / "latest")
 
 
-def following(folder: Path, kind: type[Engine], batch: int = 1) -> tuple[FollowingModel, list[Engine]]:
+def following(folder: Path, kind: type[Engine], batch: int | None = None) -> tuple[FollowingModel, list[Engine]]:
     """The model, and every engine that it has opened."""
     opened: list[Engine] = []
 
@@ -183,8 +183,8 @@ def test_an_engine_is_closed_only_when_nobody_waits_for_it(tmp_path: Path) -> No
     assert len(opened) == 2 and opened[0].closed
 
 
-@pytest.mark.parametrize(("batch", "at_once"), [(1, 2), (8, 1)])
-def test_an_engine_of_batches_is_asked_by_one_at_a_time(tmp_path: Path, batch: int, at_once: int) -> None:
+@pytest.mark.parametrize(("batch", "at_once"), [(None, 2), (8, 1), (1, 1)])
+def test_an_engine_of_batches_is_asked_by_one_at_a_time(tmp_path: Path, batch: int | None, at_once: int) -> None:
     model, (engine,) = following(tmp_path, Engine, batch)
     engine.gate.clear()
     asking = [Asking(model) for _ in range(2)]

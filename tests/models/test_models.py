@@ -228,7 +228,7 @@ def requests(task: dict[str, Any], count: int) -> list[Request]:
 def test_the_same_request_gets_the_same_answer_and_levels_come_as_often_as_said(tmp_path: Path) -> None:
     task = make_task(tmp_path, "label")
     model = open_model("scripted")
-    assert (model.name, model.version, model.batch) == ("scripted", 3, 1)
+    assert (model.name, model.version, model.batch) == ("scripted", 3, None)
     replies = model.sample(requests(task, 1000))
     assert replies == open_model("scripted").sample(requests(task, 1000))
     assert replies[0] != model.sample(requests({**task, "id": "other"}, 1))[0]
@@ -555,7 +555,7 @@ def model(server: StepServer, url: str = "", **options: Any) -> HttpModel:
 def test_an_answer_with_tokens(server: StepServer) -> None:
     engine = model(server)
     assert engine.sample([ASK, ASK])[1] == Reply("hello", "stop", [1, 2, 3], [4, 5], [-0.25, 0.0], 3, 2)
-    assert (engine.name, engine.version, engine.batch) == ("tiny", None, 1)
+    assert (engine.name, engine.version, engine.batch) == ("tiny", None, None)
     assert server.connections == 1 and "Authorization" not in server.seen[0]["headers"]
     assert server.seen[0]["path"] == "/v1/chat/completions"
     assert server.seen[0]["body"] == {

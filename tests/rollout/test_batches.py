@@ -9,7 +9,7 @@ import pytest
 
 from mletools.base.errors import RecordError, ToolError
 from mletools.models import ContextExceeded, Reply, Request
-from mletools.rollout.metered_model import MeteredModel
+from mletools.rollout.metered_model import MeteredModel, _Waiting
 
 
 class Engine:
@@ -110,18 +110,88 @@ def test_waiting_for_other_jobs_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
         def __exit__(self, *error: object) -> None:
             pass
 
-    answer = MeteredModel(Engine(), _lock=Busy()).ask("", [{"role": "user", "content": "a"}], 1, None, 9)  # type: ignore[arg-type]
-    assert answer["seconds"] == 0
     one_by_one: Any = Engine()
-    one_by_one.batch, one_by_one.slot = 1, Busy()
+    one_by_one.batch, one_by_one.slot = None, Busy()
     answer = MeteredModel(one_by_one).ask("", [{"role": "user", "content": "a"}], 1, None, 9)
-    assert answer["seconds"] == 0 and clock[0] == 10
+    assert answer["seconds"] == 0 and clock[0] == 5
 
 
-@pytest.mark.parametrize("size", [1, 7])
-def test_an_engine_in_this_process_takes_one_call_at_a_time_without_a_batch(size: int) -> None:
+class Held(Engine):
+    """Notes its calls as they begin, the first of which takes until `free` is set; `begun`: it has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.free = threading.Event(), threading.Event()
+
+    def sample(self, requests: Sequence[Request]) -> list[Reply]:
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.free.wait(60)
+        return super().sample(requests)
+
+
+def ask_while_busy(engine: Held, questions: list[str]) -> list[Any]:
+    """The answers to questions with the seeds 0, 1, ..., the first of which is under way when the others are asked."""
+    model, answers = MeteredModel(engine), [None] * len(questions)
+
+    def ask(seed: int) -> None:
+        try:
+            answers[seed] = model.ask("", [{"role": "user", "content": questions[seed]}], seed, None, 9)  # type: ignore[call-overload]
+        except Exception as error:
+            answers[seed] = error  # type: ignore[call-overload]
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(len(questions))]
+    threads[0].start()
+    assert engine.begun.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    while len(model._queue._waiting) < len(questions) - 1:
+        time.sleep(0.001)
+    engine.free.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return answers
+
+
+def test_agents_that_wait_for_an_engine_in_this_process_are_sampled_together() -> None:
+    engine = Held()
+    answers = ask_while_busy(engine, ["a"] * 8)
+    assert [answer["text"] for answer in answers] == [str(seed) for seed in range(8)]
+    assert list(map(len, engine.calls)) == [1, 4, 3]  # the engine's batch is 4
+    assert engine.calls[0] == [0] and sorted(seed for call in engine.calls for seed in call) == list(range(8))
+
+
+def test_an_agent_alone_waits_for_nobody() -> None:
     engine = Engine()
     model = MeteredModel(engine)
-    asked = [model.ask("", [{"role": "user", "content": "a"}], seed, None, 9) for seed in range(size)]
-    assert texts(asked) == [str(seed) for seed in range(size)]
-    assert engine.calls == [[seed] for seed in range(size)]
+    asked = [model.ask("", [{"role": "user", "content": "a"}], seed, None, 9) for seed in range(7)]
+    assert texts(asked) == [str(seed) for seed in range(7)]
+    assert engine.calls == [[seed] for seed in range(7)]
+
+
+def test_of_agents_that_are_sampled_together_only_those_at_fault_are_refused() -> None:
+    answers = ask_while_busy(Held(), ["a", "long", "a", "odd"])
+    assert [answers[0]["text"], "refused" in answers[1], answers[2]["text"]] == ["0", True, "2"]
+    assert isinstance(answers[3], RecordError)
+
+
+def test_an_engine_that_breaks_is_the_error_of_all_that_were_sampled_together() -> None:
+    answers = ask_while_busy(Held(), ["a", "a", "broken"])
+    assert answers[0]["text"] == "0" and [type(answer) for answer in answers[1:]] == [ToolError, ToolError]
+
+
+def test_who_waits_for_an_engine_that_is_interrupted_does_not_wait_for_ever() -> None:
+    class Interrupted(Held):
+        def sample(self, requests: Sequence[Request]) -> list[Reply]:
+            if self.begun.is_set():
+                raise KeyboardInterrupt
+            return super().sample(requests)
+
+    model = MeteredModel(engine := Interrupted())
+    engine.begun.set()
+    model._queue._waiting.append(other := _Waiting(Request([], 1)))
+    with pytest.raises(KeyboardInterrupt):
+        model.ask("", [{"role": "user", "content": "a"}], 2, None, 9)
+    with pytest.raises(KeyboardInterrupt):
+        other.result()
