@@ -370,6 +370,39 @@ def wording(parts: Iterator[Part], kept: Path, words: list[str]) -> str:
     return tabulate(lines, heads, "github", disable_numparse=True)
 
 
+def improving(parts: Iterator[Part], kept: Path) -> str:
+    """Of each policy's answers that improve on a program, those of training and the fresh ones: on how many that failed, how many of these
+    no longer do, how many are the same program once more; and on how many that did not fail, how many of these do not, and so on. A program fails
+    that hands in nothing valid, of fresh answers (which are graded as one) nothing at all.
+    """
+    lines = []
+    for part in parts:
+        pairs: dict[str, list[tuple[bool, bool, bool]]] = {}
+        sampled = part.kept(kept, "learning")
+        earlier: dict[str, dict[str, Any]] = {}
+        for record in read(sampled) if sampled.exists() else ():
+            rollout = earlier[record["rollout"]["id"]] = record["rollout"]
+            if rollout["turns"][0].get("action") == "improve":
+                before = earlier[rollout["state"]["rollout"]]
+                valid = [each["grade"]["valid"] for each in (before, rollout)]
+                pairs.setdefault("training", []).append((*valid, before["code"].split() == rollout["code"].split()))
+        answers = part.kept(kept, "answers")
+        for record in read(answers) if answers.exists() else ():
+            turns, messages = record["rollout"]["turns"], record["rollout"]["messages"]
+            if len(turns) == 2:
+                valid = [bool((turn.get("execution") or {}).get("submission")) for turn in turns]
+                first, second = (message["content"].split() for message in messages)
+                pairs.setdefault("fresh", []).append((*valid, first == second))
+        for what, found in pairs.items():
+            cells = []
+            for worked in (False, True):
+                after = [(valid, same) for before, valid, same in found if before is worked]
+                cells += [len(after), sum(valid for valid, _ in after), sum(same for _, same in after)]
+            lines.append([part.seed, part.task, what, *cells])
+    heads = ["seed", "task", "answers", "on failed ones", "valid", "the same", "on valid ones", "valid", "the same"]
+    return tabulate(lines, heads, "github", disable_numparse=True) if lines else ""
+
+
 def asked(task: dict[str, Any]) -> str:
     """Which of ASKED."""
     if task["problem"] == "regression":
@@ -416,6 +449,8 @@ def main() -> None:
         print(f"## While it learnt: valid of sampled, mean reward, by version\n\n{table}")
     if table := imitation(experiment.parts(given.seeds), folder):
         print(f"## What was imitated\n\n{table}")
+    if table := improving(experiment.parts(given.seeds), folder):
+        print(f"\n## Asked to improve on a program\n\n{table}")
     if given.count:
         print(f"\n## Answers that hold a word\n\n{wording(experiment.parts(given.seeds), folder, given.count)}")
 
