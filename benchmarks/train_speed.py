@@ -186,7 +186,7 @@ def train_trl(given: argparse.Namespace, model: str, out: Path, groups: list[lis
         disable_dropout=True, report_to="none", save_strategy="no", logging_steps=1, disable_tqdm=True,
         **policy.device_settings("float32"),
     )  # fmt: skip
-    loaded, adapter = policy.load_policy(model, given.rank, 2 * given.rank)
+    loaded, adapter, _ = policy.load_policy(model, given.rank, 2 * given.rank)
     trainer = GRPOTrainer(
         model=loaded, args=config, peft_config=adapter, rollout_func=recorded, callbacks=[Clock()],
         reward_funcs=[lambda completions, paid, **others: paid], processing_class=AutoTokenizer.from_pretrained(model),

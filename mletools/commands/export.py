@@ -116,6 +116,9 @@ def _documents(run: cli.Run, form: str, every_pair: bool) -> Iterator[dict[str, 
         if form == "atif":
             yield atif.trajectory(line.record)
             continue
+        if chat.dropped(line.record):
+            run.counts["dropped by mle-filter"] += 1
+            continue
         found = (chat.chat if form == "chat" else chat.completion)(line.record)
         if found is None:
             run.counts["without a message of the policy"] += 1

@@ -52,7 +52,7 @@ def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
     """
     by_prompt: dict[str, list[tuple[float, list[Plain], Rollout]]] = {}
     for rollout in group:
-        if (reward := rollout.get("reward")) is not None and (parts := _parts(rollout)) is not None:
+        if (reward := _reward(rollout)) is not None and not dropped(rollout) and (parts := _parts(rollout)) is not None:
             by_prompt.setdefault(dumps(parts[0]), []).append((reward, parts[1], rollout))
     for prompt, rated in by_prompt.items():
         rated.sort(key=lambda entry: entry[0])
@@ -69,6 +69,16 @@ def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
                     "chosen_reward": better[0],
                     "rejected_reward": worse[0],
                 }
+
+
+def dropped(rollout: Rollout) -> bool:
+    """Whether mle-filter has decided against the rollout and left it where it was (--mark)."""
+    return not rollout.get("filter", {"kept": True})["kept"]
+
+
+def _reward(rollout: Rollout) -> float | None:
+    """The reward in training: mle-filter's, where it has set one."""
+    return rollout.get("filter", {}).get("reward", rollout.get("reward"))
 
 
 def _parts(rollout: Rollout) -> tuple[list[Plain], list[Plain]] | None:
@@ -100,6 +110,6 @@ def _about(rollout: Rollout) -> dict[str, object]:
     return {
         "task": rollout["task"]["id"],
         "id": rollout["id"],
-        "reward": rollout.get("reward"),
+        "reward": _reward(rollout),
         "valid": rollout["grade"]["valid"] if "grade" in rollout else None,
     }

@@ -12,7 +12,7 @@ looked at by sample index. Of duplicates in several groups of one task, the grou
 held: for each task DIGESTS of programs and what `remembered` says; of groups that are open, `open_groups` at most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -100,7 +100,8 @@ class Selection:
 
     def _decide(self, group: list[Member]) -> Iterator[Decision]:
         ordered = sorted(group, key=lambda member: member[0]["sample"])
-        members = [self._alone(rollout, measured) for rollout, measured in ordered]
+        programs: dict[str, str] = {}  # of the rollouts that stay so far: the digest, and whose it is
+        members = [self._alone(rollout, measured, programs) for rollout, measured in ordered]
         kept = [member for member in members if member.reason is None]
         why = None
         if len(kept) < self.options.min_group:
@@ -108,11 +109,22 @@ class Selection:
         elif self.options.spread and len({one.notes.get("reward", one.rollout["reward"]) for one in kept}) < 2:
             why = "no spread: all rewards left in the group are equal"
         left = 0 if why else len(kept)
+        if not why:
+            self._remember(ordered[0][0]["task"]["id"], {one.rollout["id"] for one in kept}, programs)
         for member in members:
             yield replace(member, reason=member.reason or why, arrived=len(group), members=left)
 
-    def _alone(self, rollout: Rollout, measured: Measures) -> Decision:
-        """The decision on a rollout whatever its group is."""
+    def _remember(self, task: str, kept: set[str], programs: Mapping[str, str]) -> None:
+        """The programs of the rollouts that are kept: a later one that is equal is a duplicate."""
+        seen = self._seen.setdefault(task, {})
+        for digest, rollout in programs.items():
+            if rollout in kept:
+                seen[digest] = None
+        while len(seen) > DIGESTS:
+            del seen[next(iter(seen))]
+
+    def _alone(self, rollout: Rollout, measured: Measures, programs: dict[str, str]) -> Decision:
+        """The decision on a rollout whatever its group is; `programs` are those of its group's rollouts before it."""
         earlier = rollout.get("filter")
         if earlier and earlier["kept"] is False:  # marked by a run before this one
             return Decision(rollout, earlier["reason"])
@@ -121,9 +133,9 @@ class Selection:
             notes["masked"] = sorted({*masked(rollout), *(earlier.get("masked", ()) if earlier else ())})
         reward = _counting(rollout)
         of_value = self._of_value(rollout, reward, notes) if reward is not None else None
-        return Decision(rollout, self._plain(rollout, notes) or of_value, notes)
+        return Decision(rollout, self._plain(rollout, notes, programs) or of_value, notes)
 
-    def _plain(self, rollout: Rollout, notes: Notes) -> str | None:
+    def _plain(self, rollout: Rollout, notes: Notes, programs: dict[str, str]) -> str | None:
         """Why the rollout is dropped whatever its task's other rewards are, or None."""
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
@@ -143,13 +155,10 @@ class Selection:
         if options.min_medal is not None and MEDALS.index(grade["medal"]) < MEDALS.index(options.min_medal):
             return f"medal: {grade['medal'] or 'none'}, less than {options.min_medal}"
         if not options.keep_duplicates and rollout["code"] is not None:
-            seen = self._seen.setdefault(rollout["task"]["id"], {})
             digest = content_id(normal_form(rollout["code"]))
-            if digest in seen:
+            if digest in programs or digest in self._seen.get(rollout["task"]["id"], {}):
                 return "duplicate: the same program as an earlier one"
-            seen[digest] = None
-            if len(seen) > DIGESTS:
-                del seen[next(iter(seen))]
+            programs[digest] = rollout["id"]
         return None
 
     def _of_value(self, rollout: Rollout, reward: float, notes: Notes) -> str | None:

@@ -63,10 +63,13 @@ class FollowingModel:
 
     @property
     def version(self) -> int | None:
-        """The version of the next answer's weights, or a newer one."""
-        with self._change:
-            self._refresh()
-            return self._policy.version
+        """The version of the weights now; the next answer's are these or newer. An engine of batches that answers is not waited for."""
+        if self._change.acquire(blocking=self.batch is None):
+            try:
+                self._refresh()
+            finally:
+                self._change.release()
+        return self._policy.version
 
     def sample(self, requests: Sequence[Request]) -> list[Reply]:
         if self._open is None:

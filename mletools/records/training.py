@@ -64,9 +64,10 @@ class StepResult(TypedDict):
     """By duration."""
 
     weight_max: NotRequired[float | None]
-    lost: NotRequired[Count]
-    """Rollouts that were begun and that no step takes: of the step's groups, those that never come; of any group, those that
-    have become too old since the step before, or with oversampling come after it."""
+    lost: NotRequired[NonNegative]
+    """Rollouts that were begun and that no step takes: of the step's groups, those that never come (of a group of which several
+    steps take some, each its share); of any group, those that have become too old since the step before, or with oversampling
+    come after it."""
 
     in_flight: NotRequired[Count]
     """Rollouts of the step's groups that may still come."""

@@ -43,8 +43,10 @@ def save(
     keep: int = 3,
     prefix: str = PREFIX,
     before_latest: Callable[[Path], None] = lambda folder: None,
+    best: int | None = None,
 ) -> Path:
     """Write checkpoint `step` with write(folder) and `state`, make it the latest, and drop all but the last `keep` written.
+    best: the step that RUN_DIR/best is to point at; its checkpoint stays.
 
     `write` fills an empty folder. Nothing is visible under the final name before all of it is on the disk. OSError: the
     disk is full.
@@ -69,19 +71,16 @@ def save(
     else:
         os.rename(partial, final)
     before_latest(final)
+    if best is not None and (out / checkpoint_name(best, prefix)).is_dir():
+        _point(out, BEST, checkpoint_name(best, prefix))
     _point(out, LATEST, final.name)
-    best = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
+    kept = os.readlink(out / BEST) if (out / BEST).is_symlink() else ""
     # Those of later steps are of a session before, which was gone on with from an earlier checkpoint.
     by_age = sorted(out.glob(f"{prefix}-??????"), key=lambda each: (each.name <= final.name, each.name))
     for old in by_age[: -max(keep, 1)]:
-        if old.name not in (final.name, best):
+        if old.name not in (final.name, kept):
             shutil.rmtree(_set_aside(old))
     return final
-
-
-def mark_best(out: Path, step: int) -> None:
-    """Let RUN_DIR/best point at the checkpoint of `step`, which then stays."""
-    _point(out, BEST, checkpoint_name(step))
 
 
 def _point(out: Path, name: str, target: str) -> None:

@@ -22,7 +22,7 @@ def duration_weights(seconds: Sequence[float]) -> list[float]:
     return [value / average for value in seconds] if average > 0 else [1.0] * len(seconds)
 
 
-def arrival_weights(seconds: Sequence[float], lost: int) -> list[float]:
+def arrival_weights(seconds: Sequence[float], lost: float) -> list[float]:
     """Weights, of mean 1, of rollouts that came out of a group, or a step, of which `lost` never will or come too late.
 
     A rollout that takes Dt is taken to come with the chance min(1, c / Dt), the paper's law made a probability, and to stand

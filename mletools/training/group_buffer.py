@@ -30,6 +30,7 @@ class _Group:
     came: int = 0
     arrived: int | None = None  # what a filter that has decided on the group says
     left_out: list[str] = field(default_factory=list)  # of those that came, the ids that do not count
+    lost: float = 0.0  # of the missing ones, those that earlier steps have counted
 
 
 class GroupState(TypedDict):
@@ -41,6 +42,7 @@ class GroupState(TypedDict):
     came: int
     arrived: int | None
     left_out: list[str]
+    lost: float
 
 
 class BufferState(TypedDict):
@@ -91,6 +93,7 @@ class GroupBuffer:
                 "came": g.came,
                 "arrived": g.arrived,
                 "left_out": g.left_out,
+                "lost": g.lost,
             }
             for name, g in self._groups.items()
             if g.waiting or g.came < g.members
@@ -243,7 +246,7 @@ class GroupBuffer:
             self.recipe.scale_rewards,
             {name: list(self._groups[name].rewards.values()) for name in groups},
         )
-        lost = {name: self._missing(self._groups[name], True) for name in groups}
+        lost = {name: self._lost(self._groups[name], len(members)) for name, members in groups.items()}
         late = self._lost_late(len(samples))
         weight_of = self._weights(groups, lost, late)
         rows = []
@@ -257,7 +260,7 @@ class GroupBuffer:
         weights = [weight_of[sample.id] for sample in samples] if weight_of else None
         return OptimiserStep(rows, samples, len(groups), sum(lost.values()) + late, in_flight, weights)
 
-    def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, int], late: int) -> dict[str, float]:
+    def _weights(self, groups: dict[str, list[Sample]], lost: dict[str, float], late: int) -> dict[str, float]:
         """By rollout; empty where durations have no say. lost: of each group; late: of no group in particular."""
         mode, highest = self.recipe.duration_weight, self.recipe.duration_clip
         weights: list[float] = []
@@ -284,6 +287,12 @@ class GroupBuffer:
 
     def _rows(self, sample: Sample, advantage: float) -> list[Row]:
         return [Row(tokens, advantage, sample) for tokens in sample.sequences if tokens.loss_tokens]
+
+    def _lost(self, group: _Group, taken: int) -> float:
+        """The lost rollouts of a group that count in a step of `taken` of its members: the more, the fewer are left to later steps."""
+        share = max(0.0, self._missing(group, True) - group.lost) * taken / len(group.waiting)
+        group.lost += share
+        return share
 
     def _missing(self, group: _Group, for_good: bool) -> int:
         """Number of rollouts missing from the group: lost ones and those still in flight."""

@@ -205,7 +205,7 @@ class GrpoRun(TrainingRun):
     def _trainer(self, steps: Iterator[OptimiserStep], temperature: float) -> Any:
         preload()
         options = self.options
-        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
+        loaded = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         epsilon = EPSILON if options.epsilon is None else options.epsilon
         high = epsilon if options.epsilon_high is None else options.epsilon_high
         correction = Correction(
@@ -215,8 +215,7 @@ class GrpoRun(TrainingRun):
             entropy_coef=options.entropy_coef,
         )
         return recorded_trainer(
-            model=model,
-            adapter=adapter,
+            loaded=loaded,
             tokenizer=self.tokenizer,
             steps=steps,
             layout=self._layout(),
@@ -299,7 +298,7 @@ class GrpoRun(TrainingRun):
             "rollout_s": mean(seconds),
             "weighted": step.weights is not None,
             "weight_max": max(step.weights) if step.weights else None,
-            "lost": step.lost,
+            "lost": round(step.lost, 3),
             "in_flight": step.in_flight,
             "sampler_waited_s": max(
                 (s.sampler_waited_s for s in step.samples if s.sampler_waited_s is not None), default=None

@@ -151,6 +151,7 @@ class HandoverRun(GrpoRun):
 
     def _session(self, records: Iterator[StepResult]) -> Iterator[StepResult]:
         with checkpoints.lock(self.out), checkpoints.lock(self.trainer.path / ROLLOUTS):
+            self.check_alone()
             checkpoints.clean(self.out)
             self.trainer.settle(self.step)
             self._follow()

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import ToolError, filling
 from ..base.hub import check_model, check_weights, damaged_weights
@@ -140,8 +140,16 @@ def device_settings(dtype: str) -> dict[str, bool]:
     return {"use_cpu": not cuda, "bf16": halves(dtype), "gradient_checkpointing": cuda, "dataloader_pin_memory": cuda}
 
 
-def load_policy(model: str, lora_rank: int, lora_alpha: int, dtype: str = "float32") -> tuple[Any, Any]:
-    """(model, PEFT config for a fresh adapter or None). rank 0 trains every weight.
+class Loaded(NamedTuple):
+    """A model to train, the PEFT config of a fresh adapter or None, and whether it is an adapter that was merged into its base."""
+
+    model: Any
+    adapter: Any
+    merged: bool = False
+
+
+def load_policy(model: str, lora_rank: int, lora_alpha: int, dtype: str = "float32") -> Loaded:
+    """The policy in a folder, or of a hub name. rank 0 trains every weight.
 
     An adapter folder is continued (its rank must be `lora_rank`), or merged into its base at rank 0. Weights that are
     trained are float32; a frozen base is bfloat16 where the trainer computes in it (`halves`).
@@ -160,17 +168,18 @@ def load_policy(model: str, lora_rank: int, lora_alpha: int, dtype: str = "float
         raise ToolError(f"{base or model}: cannot be loaded as a language model: {error}") from error
     if base is None:
         if lora_rank == 0:
-            return loaded, None
-        return loaded, LoraConfig(
+            return Loaded(loaded, None)
+        fresh = LoraConfig(
             r=lora_rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
         )
+        return Loaded(loaded, fresh)
     adapted: Any = PeftModel.from_pretrained(loaded, model, is_trainable=lora_rank > 0)
     rank = adapted.peft_config[ADAPTER].r
     if lora_rank == 0:
-        return adapted.merge_and_unload().requires_grad_(True), None  # PEFT froze the base
+        return Loaded(adapted.merge_and_unload().requires_grad_(True), None, merged=True)  # PEFT froze the base
     if rank != lora_rank:
         raise ToolError(f"{model}: is an adapter of rank {rank}: go on with --lora-rank {rank}, or 0 for all weights")
-    return adapted, None
+    return Loaded(adapted, None)
 
 
 def keep_precision(model: Any) -> None:
@@ -255,7 +264,7 @@ def write_config(model: str, folder: Path) -> None:
 
 def export_merged(folder: Path, out: Path) -> Path:
     """The policy in `folder` as one full model with its tokenizer in `out`, which appears when it is whole."""
-    model, _ = load_policy(str(folder), 0, 0)
+    model = load_policy(str(folder), 0, 0).model
     unfinished = out.with_name(out.name + ".partial")
     shutil.rmtree(unfinished, ignore_errors=True)
     with filling(unfinished):

@@ -11,6 +11,7 @@ from typing import Any
 
 from .microbatches import Layout
 from .mismatch import Correction
+from .policy import Loaded, keep_precision, keep_to_one_gpu
 from .step_loader import EndOfSteps, of_the_first, processes
 from .steps import OptimiserStep
 
@@ -25,8 +26,7 @@ __all__ = [
 
 def recorded_trainer(
     *,
-    model: Any,
-    adapter: Any,
+    loaded: Loaded,
     tokenizer: Any,
     steps: Iterator[OptimiserStep],
     layout: Layout,
@@ -44,7 +44,6 @@ def recorded_trainer(
     from trl import GRPOConfig
 
     from .adapters import add_in_place
-    from .policy import keep_precision, keep_to_one_gpu
     from .trl_trainer import RecordedTrainer
 
     # TRL wants two completions of a prompt at least; they are never made.
@@ -63,20 +62,21 @@ def recorded_trainer(
     keep_to_one_gpu(config)
     if config.cast_lm_head_to_fp32:
         # TRL looks here for the embedding that is tied to the head, where there are adapters
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base = loaded.model.get_base_model() if hasattr(loaded.model, "get_base_model") else loaded.model
         base.__dict__["embed_tokens"] = base.get_input_embeddings()  # and not as another part of the model
     trainer = RecordedTrainer(
         steps=steps,
         layout=layout,
         correction=correction,
+        merged=loaded.merged,
         abort_step=abort_step,
         say=say,
-        model=model,
+        model=loaded.model,
         reward_funcs=[_no_reward],
         args=config,
         train_dataset=Dataset.from_list([{"prompt": ""}]),
         processing_class=tokenizer,
-        peft_config=adapter,
+        peft_config=loaded.adapter,
     )
     if config.bf16:
         keep_precision(trainer.model)

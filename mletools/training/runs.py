@@ -116,6 +116,14 @@ class TrainingRun:
     def step(self) -> int:
         return self.state["step"]
 
+    def check_alone(self) -> None:
+        """ToolError where another process has gone on with the run since this one read its state. Call it under the lock."""
+        latest = checkpoints.load_latest(self.out)
+        if latest is not None and (step := checkpoints.read_state(latest)["step"]) != self.step:
+            raise ToolError(
+                f"{self.out}: another process has gone on from step {self.step} to {step} meanwhile: go on from there (--resume)"
+            )
+
     def count_step(self, seconds: float) -> None:
         """One more optimiser step was taken, in so many seconds."""
         self.state["step"] += 1

@@ -146,9 +146,8 @@ class Session:
         """A checkpoint; of several processes the first writes it, and those of a sharded model their parts."""
         run = self.run
         if self.writes:
-            checkpoints.save(run.out, run.step, self._write, run.state, run.options.keep)
-            if "best" in run.state and run.state["best"]["step"] == run.step:
-                checkpoints.mark_best(run.out, run.step)
+            best = run.state.get("best")
+            checkpoints.save(run.out, run.step, self._write, run.state, run.options.keep, best=best and best["step"])
             run.saved()
         elif shards.sharded(self.trainer):
             partial = run.out / (checkpoints.checkpoint_name(run.step) + checkpoints.PARTIAL)
@@ -161,14 +160,14 @@ class Session:
 
     def end(self) -> None:
         """Write the final checkpoint where the steps ended earlier than planned, validate it, and say the reward: the step's
-        record has been written."""
+        record has been written. Publish the final policy."""
         if self.run.step > self.saved:
             if self.run.options.validate:
                 reward = self._validate(self.run.options.validate)
                 if reward is not None:
                     self.run.say(f"step {self.run.step}: validation reward {reward:.4g}")
             self.save()
-            self.run.publish(self.trainer, True)
+        self.run.publish(self.trainer, True)
 
 
 def callback(session: Session) -> Any:
@@ -238,6 +237,7 @@ def drive(
     thread = threading.Thread(target=walk, args=(session, done.put), daemon=True)
     with checkpoints.lock(run.out) if session.writes else contextlib.nullcontext():
         if session.writes:
+            run.check_alone()
             checkpoints.clean(run.out)
         thread.start()
         try:

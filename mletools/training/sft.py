@@ -182,7 +182,7 @@ class SftRun(TrainingRun):
         from .adapters import add_in_place
 
         options = self.options
-        model, adapter = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
+        model, adapter, _ = policy.load_policy(self.model, options.lora_rank, options.lora_alpha, options.dtype)
         batch, world = self.options.batch, processes()
         micro = self.options.rows(world)
         if micro == 0 or batch % (micro * world):

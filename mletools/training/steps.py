@@ -19,7 +19,7 @@ class Row:
 
 @dataclass(frozen=True)
 class OptimiserStep:
-    """One optimiser step. rows: of the loss; lost: rollouts that no step takes, for they never come or come too late; in_flight:
+    """One optimiser step. rows: of the loss; lost: rollouts that no step takes, for they never come or come too late, of groups that several steps share a part; in_flight:
     rollouts of its groups that may still come.
 
     weights: of the samples, None where the step was not weighted by duration.
@@ -28,7 +28,7 @@ class OptimiserStep:
     rows: list[Row]
     samples: list[Sample]
     groups: int
-    lost: int = 0
+    lost: float = 0
     in_flight: int = 0
     weights: list[float] | None = None
 

@@ -36,7 +36,7 @@ _FIELDS = (
 class RecordedTrainer(GRPOTrainer):
     """GRPOTrainer with recorded steps in place of sampling; after a step `observed` tells what was seen in it.
 
-    steps, layout, correction, abort_step, say: as recorded_trainer says; the rest goes to GRPOTrainer.
+    steps, layout, correction, merged, abort_step, say: as recorded_trainer says; the rest goes to GRPOTrainer.
     """
 
     observed: dict[str, float]
@@ -47,11 +47,13 @@ class RecordedTrainer(GRPOTrainer):
         steps: Iterator[OptimiserStep],
         layout: Layout,
         correction: Correction,
+        merged: bool,
         abort_step: Callable[[OptimiserStep, str], None],
         say: Callable[[str], None],
         **trl: Any,
     ) -> None:
         require_of_trl(GRPOTrainer, _METHODS)
+        self._merged = merged
         self.steps, self.layout, self.correction, self.abort_step, self.say = steps, layout, correction, abort_step, say
         self._halved = False
         super().__init__(**trl)
@@ -70,6 +72,24 @@ class RecordedTrainer(GRPOTrainer):
         ):  # every process cuts the same micro-batches
             bounds = self.accelerator.gather(torch.tensor(layout.tokens, device=self.accelerator.device))
             self.layout = replace(self.layout, tokens=int(bounds.min()))
+
+    @property
+    def ref_model(self) -> Any:
+        """The policy that the run began from; None where there is no KL term, or adapters are switched off for it."""
+        return self._ref_model
+
+    @ref_model.setter
+    def ref_model(self, model: Any) -> None:
+        self._ref_model = model
+        if model is not None and self._merged:  # TRL has loaded it by the policy's name, which is the base's
+            if shards.sharded(self):
+                raise ToolError(
+                    "the KL term wants the policy that the run begins from once more, and an adapter cannot be merged into shards: "
+                    "give the full model (RUN_DIR/merged of a training with --export-merged) as --model, or --beta 0"
+                )
+            policy: Any = self.model
+            model.load_state_dict(policy.state_dict())
+            self._merged = False  # what comes next is the same one, prepared
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()

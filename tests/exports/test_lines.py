@@ -180,6 +180,20 @@ def test_pairs_begin_alike() -> None:
     assert found == [(1.0, 0.0), (2.0, 0.0)]
 
 
+def test_what_mle_filter_decided_holds() -> None:
+    """What it has marked as dropped is in no pair, and its reward replaces the rule's, as in training."""
+
+    def one(of_the_rule: float, **decision: Any) -> Any:
+        talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}]
+        return made(talk, reward=of_the_rule, filter={"kept": True, "reason": None, **decision})
+
+    assert not list(chat.pairs([one(1.0), one(0.0, kept=False, reason="too late")], True))
+    (line,) = chat.pairs([one(1.0, reward=0), one(0.3, reward=1)], False)
+    assert (line["chosen_reward"], line["rejected_reward"]) == (1, 0)
+    assert chat.chat(one(1.0, reward=0))["reward"] == 0  # type: ignore[index]
+    assert chat.dropped(one(1.0, kept=False)) and not chat.dropped(one(1.0)) and not chat.dropped(made([]))
+
+
 def test_of_equal_rollouts_the_first_is_in_the_pair() -> None:
     alike = [made(CALLS, reward=reward, id=name) for name, reward in (("b", 1.0), ("w", 0.0), ("c", 1.0), ("x", 0.0))]
     (line,) = chat.pairs(alike, False)

@@ -233,7 +233,7 @@ def test_the_preset_and_what_wins_over_it(tmp_path: Path) -> None:
         (("--window-min", "8", "--top", "1"), ["r8", "r9"]),
         (("--tau-adv", "0.1"), []),
         (("--tau-rm", "0.41"), ["r8", "r9"]),
-        (("--drop-duplicates",), []),  # the first of them has no window
+        (("--drop-duplicates",), ["r7"]),  # the first one that is kept
         (("--min-group", "2"), []),
         (("--calibrate", "seen"), [f"r{at}" for at in range(1, 10)]),  # each is the best so far
     ):

@@ -149,8 +149,8 @@ def test_a_dropped_reward_is_counted_under_the_first_filter_and_enters_the_windo
     found = decided(options, *rewarded(0.9, 0.1, 0.8, code="the same"))
     assert [one.reason for one in found] == [
         "warming up: 0 rewards in the window, fewer than 1",
-        "duplicate: the same program as an earlier one",
-        "duplicate: the same program as an earlier one",
+        "not in the top: 0.1 is below 0.8",
+        None,  # the earlier ones of its program were dropped
     ]
     assert [one.notes["tau_abs"] for one in found] == [0.8] * 3
     assert found[2].notes["normalised"] == 0.3  # less (0.9 + 0.1) / 2

@@ -56,6 +56,22 @@ def test_each_drop_has_its_reason() -> None:
     }  # fmt: skip
 
 
+def test_a_program_of_a_dropped_group_is_no_earlier_one() -> None:
+    """Else a task whose first group is all alike would never have a group again."""
+    p, q = {"reward": 1.0, "code": "p = 1"}, {"reward": 0.2, "code": "q = 1"}
+    groups = {"a": [p, p, p, p], "b": [p, p, q, q], "c": [p, p, q, {"reward": 0.1, "code": "r = 1"}]}
+    found = decide(
+        FilterOptions(),
+        *(rollout(name, at, size=4, **one) for name, ones in groups.items() for at, one in enumerate(ones)),
+    )
+    assert [found[f"a{at}"] for at in range(4)] == [
+        "small group: 1 left, fewer than 2",
+        *["duplicate: the same program as an earlier one"] * 3,
+    ]
+    assert [id for id, reason in found.items() if reason is None] == ["b0", "b2"]
+    assert found["c3"] == "small group: 1 left, fewer than 2"  # the others are those that b was kept for
+
+
 def test_options_keep() -> None:
     group = [rollout("a", 0, 0.0, valid=False), rollout("a", 1, 0.3, code="y=1"), rollout("a", 2, 0.3, code="y = 1")]
     assert set(decide(FilterOptions(keep_invalid=True, keep_duplicates=True), *group).values()) == {None}

@@ -231,3 +231,17 @@ def test_a_server_answers_no_new_version_from_what_it_computed_for_an_old_one(tm
         at_server.sample([question])
         salts = [body.get("cache_salt") for body in server.requests]
     assert salts[0] == salts[1] is not None and salts[2] not in (None, salts[0]) and salts[3] is None
+
+
+def test_an_engine_of_batches_says_its_version_while_it_answers(tmp_path: Path) -> None:
+    """Else those who ask for the version before they ask for an answer would come one by one."""
+    model, (engine,) = following(tmp_path, SwappingEngine, 8)
+    engine.gate.clear()
+    asked = threading.Thread(target=model.sample, args=([Request([], 1)],))
+    asked.start()
+    assert engine.inside.acquire(timeout=20)
+    publish(tmp_path, 1)
+    assert model.version == 0  # and does not wait
+    engine.gate.set()
+    asked.join(20)
+    assert model.version == 1

@@ -414,6 +414,20 @@ checkpoints.save(out, 2, write, {"step": 2}, keep=1)
 """
 
 
+def test_the_best_checkpoint_is_marked_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed on the way to `latest`, and later in the midst of removing old ones: the best stays."""
+    for step in (10, 20):
+        checkpoints.save(tmp_path, step, write_one, {"step": step}, keep=2, best=10)
+    with monkeypatch.context() as killed:
+        killed.setattr(checkpoints, "_set_aside", lambda folder: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            checkpoints.save(tmp_path, 30, write_one, {"step": 30}, keep=1, best=30)
+    assert os.readlink(tmp_path / "best") == os.readlink(tmp_path / "latest") == "checkpoint-000030"
+    for step in (40, 50, 60):
+        checkpoints.save(tmp_path, step, write_one, {"step": step}, keep=1, best=30)
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-000030", "checkpoint-000060"]
+
+
 @pytest.mark.parametrize(("when", "latest"), [("write", 1), ("rename", 1), ("link", 1), ("drop", 2)])
 def test_a_kill_while_saving_leaves_a_whole_latest(tmp_path: Path, when: str, latest: int) -> None:
     checkpoints.save(tmp_path, 1, write_one, {"step": 1})
@@ -625,6 +639,22 @@ def test_loss_against_the_base_model_with_a_kl_term(torch, nano, ragged, tmp_pat
 
 
 @pytest.mark.parametrize("rank", [0, 4])
+def test_the_kl_term_is_against_the_adapter_that_the_run_began_from(torch, nano, tmp_path, rank: int) -> None:
+    """Not against its base, also where all weights are trained."""
+    list(
+        SftRun(str(nano), tmp_path / "sft", SftOptions(lora_rank=4, batch=8, epochs=5, learning_rate=2e-2)).train(
+            chats(16)
+        )
+    )
+    found = {}
+    for beta in (0.0, 0.5):
+        options = GrpoOptions(beta=beta, lora_rank=rank, groups_per_step=4, micro_batch=8)
+        (found[beta],) = GrpoRun(str(tmp_path / "sft" / "latest"), tmp_path / f"grpo-{beta}", options).train(chats(16))
+    assert found[0.5]["loss"] == pytest.approx(found[0.0]["loss"], abs=1e-6)
+    assert found[0.5]["grad_norm"] == pytest.approx(found[0.0]["grad_norm"], rel=1e-4)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
 def test_bfloat16_on_a_cpu_is_the_same_step_but_for_rounding(torch, nano, ragged, tmp_path, rank: int) -> None:
     found, kinds = {}, {}
     for dtype in ("float32", "bfloat16"):
@@ -640,11 +670,26 @@ def test_bfloat16_on_a_cpu_is_the_same_step_but_for_rounding(torch, nano, ragged
     assert exact["entropy"] == pytest.approx(rounded["entropy"], rel=0.01)
     assert rounded["padding_share"] == exact["padding_share"] == 0.0  # packed either way
     if rank:
-        model, _ = load_policy(str(nano), rank, 32, "bfloat16")
-        assert model.dtype == torch.bfloat16  # the frozen base
+        assert load_policy(str(nano), rank, 32, "bfloat16").model.dtype == torch.bfloat16  # the frozen base
 
 
 # Runs
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_run_that_another_process_goes_on_with_is_not_gone_on_with(torch, nano, tmp_path, streamed: bool) -> None:
+    """`kill PID; mle-train-grpo --resume`: the first one takes its step to the end, after the second has read where it stands."""
+    options = GrpoOptions(lora_rank=4, groups_per_step=1, save_steps=1, keep=9)
+    first = GrpoRun(str(nano), tmp_path, options)
+    steps = (first.train_stream if streamed else first.train)(chats(16))
+    next(steps)
+    second = GrpoRun(str(nano), tmp_path, options, resume=True)
+    assert len(list(steps)) == 3
+    with pytest.raises(
+        ToolError, match=r"another process has gone on from step \d to 4 meanwhile: go on from there \(--resume\)"
+    ):
+        list((second.train_stream if streamed else second.train)(chats(16)))
+    assert os.readlink(tmp_path / "latest") == "checkpoint-000004"
 
 
 def final_weights(torch, out: Path) -> dict:

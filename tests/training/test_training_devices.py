@@ -176,7 +176,7 @@ def test_what_is_published_is_in_the_precision_that_is_computed_in(tmp_path: Pat
 
     base = make_tiny([{"messages": [{"content": "a linear model"}]}], tmp_path / "nano", "nano")
     run = GrpoRun(str(base), tmp_path / "run", GrpoOptions())
-    model, adapter = policy.load_policy(str(base), 0, 0)
+    model, adapter, _ = policy.load_policy(str(base), 0, 0)
 
     def trainer(model: Any, precision: str) -> Any:
         accelerator = SimpleNamespace(mixed_precision=precision, unwrap_model=lambda model: model)
@@ -200,7 +200,7 @@ def test_what_is_published_is_in_the_precision_that_is_computed_in(tmp_path: Pat
         value.equal(model.state_dict()[name].bfloat16()) for name, value in loaded.state_dict().items()
     )
     assert model.dtype == torch.float32  # the model that is trained is left alone
-    model, adapter = policy.load_policy(str(base), 4, 8)
+    model, adapter, _ = policy.load_policy(str(base), 4, 8)
     from peft import get_peft_model
 
     adapters = written("adapter", get_peft_model(model, adapter), "bf16", False)

@@ -43,6 +43,19 @@ def sample(identity: str, reward: float | None, size: int = 4, version: int = 0,
     )  # fmt: skip
 
 
+def test_of_a_group_in_several_steps_each_has_its_share_of_the_lost() -> None:
+    """Six of eight came; the two count once, and weigh as much however the steps are cut."""
+    for most in (6, 3, 2):
+        pool = GroupBuffer(StepRecipe(batch=most, duration_weight="auto"), {}, Counter())
+        for at in range(6):
+            pool.add(replace(sample(f"g{at}", float(at % 2), size=8), execution_s=4.0, duration_s=4.0))
+        pool.end()
+        steps = list(iter(pool.take, None))
+        assert [len(step.samples) for step in steps] == [most] * (6 // most)
+        assert [step.lost for step in steps] == pytest.approx([2 * most / 6] * len(steps))
+        assert all(step.weights == pytest.approx(arrival_weights([4.0] * most, 2 * most / 6)) for step in steps)
+
+
 def feed(pool: GroupBuffer, *samples: Sample) -> list[str] | None:
     """What the next step holds once these have come."""
     for one in samples:

@@ -22,7 +22,7 @@ COLUMNS: dict[str, Cell] = {
     "entropy": lambda step: facts.number(step.get("entropy"), ".4g"),
     "grad norm": lambda step: facts.number(step["grad_norm"], ".4g"),
     "rollouts": lambda step: str(step["rollouts"]),
-    "left out": lambda step: _known(step.get("lost")),
+    "left out": lambda step: facts.number(step.get("lost"), ".4g"),
     "masked": lambda step: facts.number(step.get("masked_share"), ".1%"),
     "staleness": lambda step: facts.number(step.get("staleness"), ".1f"),
     "tokens": lambda step: f"{step['tokens']:,}",
@@ -63,10 +63,6 @@ def _facts(steps: Sequence[TrainStep]) -> Iterator["Text"]:
                 f"{facts.number(known[0], '.4g')} in the first step, {facts.number(known[-1], '.4g')} in the last",
             )
     if lost := sum(step.get("lost") or 0 for step in steps):
-        yield fact("left out", count(lost, "rollout"))
+        yield fact("left out", count(round(lost), "rollout"))
     if paths := [path for step in steps if (path := step.get("checkpoint"))]:
         yield fact("saved", f"{count(len(paths), 'checkpoint')}, the last {paths[-1]}")
-
-
-def _known(value: int | None) -> str:
-    return "-" if value is None else str(value)
