@@ -45,6 +45,9 @@ _ATTEMPTS = 40  # to recognise rows, and texts, that do not resemble the data; e
 _MOST_PENDING = 200  # calls; those that raised stay until their place is reached again
 _FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
 _FRAMED = {types.TracebackType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
+# Functions of the standard library that hand their caller a frame.
+_GIVERS = {"currentframe", "walk_tb", "walk_stack", "stack", "trace", "getouterframes", "getinnerframes", "get_stack"}
+_GIVERS |= {"_task_get_stack", "base_task_get_stack"}
 _OWN = globals()
 _getframe = sys._getframe
 
@@ -431,9 +434,28 @@ class Observer:
             self.tokens.clear()
         elif event == "object.__getattr__":
             if type(args[0]) in _FRAMED and type(args[1]) is str and args[1] in _FRAMES:
+                self._given()
                 self._look(args[0], args[1])
-        elif (event == "sys._getframe" and self.busy) or event.startswith("ctypes."):
+        elif event == "sys._getframe":
+            self._given()
+            if self.busy:
+                self._look(None, event)
+        elif event.startswith("ctypes."):
             self._look(None, event)
+
+    def _given(self) -> None:
+        """End all reports if the program itself asks for a frame: it can keep it, and later go from there to this module's unheard."""
+        if self.looking or not self.tokens:
+            return
+        self.looking = True
+        try:
+            frame = _getframe(3)
+            while frame is not None and frame.f_code.co_name in _GIVERS and self.library.has(frame.f_code):
+                frame = frame.f_back
+            if frame is not None and frame.f_globals is not _OWN and not self.library.has(frame.f_code):
+                self.tokens.clear()
+        finally:
+            self.looking = False
 
     def _look(self, thing: Any, event: str) -> None:
         """End all reports if a requested frame leads to this module's, or if the program reads memory."""

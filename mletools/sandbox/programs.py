@@ -137,6 +137,8 @@ def execution_record(
     stdout, stderr = outcome.stdout, outcome.stderr
     if nonce is not None:
         markers, stdout, stderr = read_report(stdout, stderr, nonce)
+        if watched is not None:
+            markers = [marker for marker in markers if marker in watched]
     reports: _Reports = {} if watched is None else {"watched": watched}
     return {
         "by": by,

@@ -35,6 +35,27 @@ def spill(thing, depth=0, seen=set()):
             for each in list(value.values() if name == "f_locals" else value): spill(each, depth + 1)
 """
 
+# A suspended generator's frame leads, when it runs again, to whoever runs it.
+KEPT_FRAME = """
+def watcher():
+    OWN
+    yield
+    while True:
+        frame = own.f_back
+        while frame is not None:
+            tokens = getattr(frame.f_locals.get("self"), "tokens", {})
+            for token in list(tokens.values()): os.write(1, f"\\n{token}\\n".encode())
+            frame = frame.f_back
+        yield
+look = watcher()
+next(look)
+"""
+PEEK_BY_PATH = """
+class Place:
+    def __fspath__(self): next(look); return "input/train.csv"
+pd.read_csv(Place())
+"""
+
 # name: (what it tries behind HEAD, the reports of what it really did)
 FORGERIES: dict[str, tuple[str, str]] = {
     "by name": (WORK + """
@@ -104,6 +125,23 @@ def spy(*args, **options):
 pd.DataFrame.__len__ = spy
 d = pd.read_csv("input/train.csv")
 Ridge()
+""", "I"),
+    "a frame that is kept": (KEPT_FRAME.replace("OWN", "own = sys._getframe()") + PEEK_BY_PATH, "I"),
+    "a frame that is kept, by inspect": (KEPT_FRAME.replace("OWN", "import inspect; own = inspect.currentframe()") + """
+gc.set_threshold(1)
+gc.callbacks.append(lambda *args: next(look))
+pd.read_csv("input/train.csv")
+""", "I"),
+    "a frame that is kept, of a traceback": (KEPT_FRAME.replace("OWN", """
+    try: 1 / 0
+    except ZeroDivisionError as error: own = error.__traceback__.tb_frame
+""") + PEEK_BY_PATH, "I"),
+    "a frame that is kept, in a comparison": (KEPT_FRAME.replace("OWN", "own = sys._getframe()") + """
+class Number(float):
+    __hash__ = float.__hash__
+    def __eq__(self, other): next(look); return True
+pd.read_csv("input/train.csv")
+Ridge().fit([[Number(i), Number(i % 3)] for i in range(49)], [Number(i) for i in range(49)])
 """, "I"),
     "frames of a traceback": (WORK + SPILL + """
 class Data:
