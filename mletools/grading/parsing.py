@@ -24,6 +24,7 @@ from .alphabet import MISSING, TRUTH_LABELS, TRUTH_VALUES, Alphabet, kind_proble
 # Longer whole numbers are never positions in an image or a text, and slow to parse.
 MOST_DIGITS = 18
 SHOWN = 50
+EXACT = 16  # characters of a decimal number that float() keeps
 ANY = Alphabet(frozenset(), "any")
 Box = dict[str, float | str]  # by field; of a label the text, else the number
 
@@ -66,7 +67,8 @@ def shown(cell: str) -> str:
 
 
 def canonical_label(value: Any) -> str:
-    """A label as text; numbers lose surrounding space, whole ones their decimal point: 1.0 and 1 are one label.
+    """A label as text; numbers lose surrounding space, whole ones their decimal point, others the zeros at their end: 1.0
+    and 1 are one label, and so are 2.50 and 2.5, for that is how they are written again by whoever reads them as numbers.
 
     The six spellings of a truth value are True and False.
     """
@@ -80,7 +82,10 @@ def canonical_label(value: Any) -> str:
     text = text.strip()
     if abs(number) >= 2**53 and text.lstrip("+-").isdigit():  # as text: int() is slow on long numbers
         return ("-" if number < 0 else "") + text.lstrip("+-0")
-    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    plain = len(text) <= EXACT and text.lstrip("+-").replace(".", "", 1).isdigit()
+    return repr(number) if plain else text
 
 
 def items_as_labels(items: tuple[str, ...], label: str) -> Iterable[str]:
@@ -209,9 +214,11 @@ def _items(cell: str, spec: CellFormat) -> list[str]:
     else:
         items = [item.strip() for item in cell.split(separator) if item.strip()]
     _check_symbols(items, spec)
+    alphabet = spec.get("alphabet", ANY)
+    if alphabet.whole and spec.get("items") != "whole":  # beside an empty cell pandas writes 7.0 for 7
+        items = [item if item in alphabet.known else item.removesuffix(".0") for item in items]
     if spec.get("items") == "whole":
-        strict = spec.get("alphabet", ANY).whole
-        return [str(_whole(item)) if strict or item.lstrip("+-").isdecimal() else item for item in items]
+        return [str(_whole(item)) if alphabet.whole or item.lstrip("+-").isdecimal() else item for item in items]
     return items
 
 

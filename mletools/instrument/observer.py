@@ -449,7 +449,7 @@ class Observer:
             return
         self.looking = True
         try:
-            frame = _getframe(3)
+            frame: types.FrameType | None = _getframe(3)
             while frame is not None and frame.f_code.co_name in _GIVERS and self.library.has(frame.f_code):
                 frame = frame.f_back
             if frame is not None and frame.f_globals is not _OWN and not self.library.has(frame.f_code):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from ..base.errors import RecordError
 from ..base.jsonl import dumps
 from ..base.words import counted
 from ..records.report import Disclosure
@@ -157,13 +158,21 @@ def _bounds(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[str
             yield text.removesuffix("s") if value == 1 and name in ("max_turns", "threads", "nodes") else text
 
 
+def own_settings(rollout: Rollout) -> dict[str, Any]:
+    """The settings of the rollout's scaffold that others have not. RecordError: they are no object."""
+    own = (rollout.get("settings") or {}).get("own") or {}
+    if not isinstance(own, dict):
+        raise RecordError(f"settings.own: an object expected, not {dumps(own)}")
+    return own
+
+
 def _models(rollout: Rollout) -> Iterator[str]:
     """The policy with its sampling, the others by name."""
     policy = rollout["policy"]
     sent = {name: value for name, value in policy["sampling"].items() if value not in (None, {}, [])}
     how = ", ".join(f"{name} {value if isinstance(value, str) else dumps(value)}" for name, value in sent.items())
     yield f"policy {policy['model']}" + (f" ({how})" if how else "")
-    own = (rollout.get("settings") or {}).get("own") or {}
+    own = own_settings(rollout)
     for setting, role in OTHERS.items():
         if own.get(setting):
             yield f"{role} {own[setting]}"

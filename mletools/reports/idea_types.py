@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ..records.rollout import IdeaType, Rollout
+from .disclosure import own_settings
 from .table import Table, document, number
 
 HEADER = ("type", "ideas", "share", "effective", "of")
@@ -75,8 +76,7 @@ def ideator(rollout: Rollout) -> str:
     """The model that had the ideas of a rollout: the policy of scaffold idea, else the ideator that it asked."""
     if rollout["scaffold"] == "idea":
         return str(rollout["policy"]["model"])
-    own = (rollout.get("settings") or {}).get("own") or {}
-    return str(own.get("ideator") or "none")
+    return str(own_settings(rollout).get("ideator") or "none")
 
 
 def per_model(tallies: Mapping[str, Tally], types: Sequence[str], room: int | None = None) -> str:

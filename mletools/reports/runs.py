@@ -13,7 +13,7 @@ from ..base.errors import RecordError, ToolError
 from ..base.visible import visible_line
 from ..records.rollout import RewardRule, Rollout, Usage
 from ..records.task import Thresholds
-from .disclosure import Facts, facts_of, sampled_with
+from .disclosure import Facts, facts_of, own_settings, sampled_with
 from .feedback import Gap, gap_of
 from .search import Search, searched
 from .show.facts import task_name
@@ -157,7 +157,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
     rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
-    own = (rollout.get("settings") or {}).get("own") or {}
+    own = own_settings(rollout)
     of = turns(rollout)
     version = policy["version"]
     return GradedRun(

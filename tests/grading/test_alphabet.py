@@ -55,6 +55,26 @@ def test_a_label_is_a_number_however_it_is_written(cell: str) -> None:
     assert verdict(["1", "2", "0"], ["1", cell, "0"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "cell"), [("2.50", "2.5"), ("2.5", "2.500"), ("0.10", ".1"), ("-1.20", "-1.2"), ("1e-7", "1e-7")]
+)
+def test_a_decimal_label_is_one_however_many_zeros_end_it(answer: str, cell: str) -> None:
+    """pandas writes 2.5 for 2.50 again."""
+    assert verdict([answer, "3.75", "1.25"], [cell, "3.75", "1.25"]) == 1
+    stated = {"labels": [answer, "3.75", "1.25"]}
+    assert verdict([answer, "3.75", "1.25"], [cell, "3.75", "1.25"], submission=stated) == 1
+
+
+@pytest.mark.parametrize(("parse", "metric"), [("tagset", "f1_sample_mean"), ("ranked", "map_at_k")])
+def test_whole_items_are_read_as_pandas_writes_them_beside_an_empty_cell(parse: str, metric: str) -> None:
+    more = {"submission": {"parse": parse, "empty_ok": True}, "params": {"k": 3} if parse == "ranked" else {}}
+    found = [
+        verdict(["7", "3", "12"], cells, metric, **more)
+        for cells in (["7", "", "12"], ["7.0", "", "12.0"], ["8.0", "", "12.0"])
+    ]
+    assert found[0] == found[1] > found[2]
+
+
 @pytest.mark.parametrize("cell", ["7", "-1", "99999999999999999999999", "1e15"])
 def test_a_class_that_no_answer_has_is_wrong_but_no_junk(cell: str) -> None:
     assert verdict(["1", "2", "0", "1"], ["1", cell, "0", "1"]) == 0.75
