@@ -315,9 +315,10 @@ class Source:
         if self.ahead is not None:
             self.ahead.finished(rollouts)
 
-    def refuse(self, task: str, rollouts: int) -> None:
-        """The task cannot be worked on, and so many rollouts that were begun will never be."""
-        self.refused.add(task)
+    def refuse(self, task: str, rollouts: int, for_good: bool) -> None:
+        """So many rollouts that were begun will never be. for_good: the task cannot be worked on, as all of a group show."""
+        if for_good:
+            self.refused.add(task)
         if self.ahead is not None:
             self.ahead.lost(rollouts)
 

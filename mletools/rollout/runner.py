@@ -149,7 +149,8 @@ class Runner:
     run_code: RunCode
     counting: threading.Lock = field(default_factory=threading.Lock)
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
-    rejected: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)  # places of lines
+    refused: Counter[str] = field(default_factory=Counter)  # rollouts of an endless run that have failed, by group
     unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs that are played side by side, so that the engine samples their questions in one call
 
@@ -322,11 +323,13 @@ class Runner:
 
     def _settle(self, item: Item, result: Result) -> None:
         if result.problem is not None:
-            if item.line.place not in self.rejected:  # a group's rollouts fail for the same reason
+            if item.line.place not in self.rejected:  # most of a group's rollouts fail for the same reason
                 self.run.reject(item.line, str(result.problem))
             self.rejected.add(item.line.place)
+            self.run.counts["rollouts refused"] += 1
             if self.source is not None:
-                self.source.refuse(item.line.record["id"], 1)
+                self.refused[item.job.group] += 1
+                self.source.refuse(item.line.record["id"], 1, self.refused[item.job.group] == item.job.group_size)
             return
         for played in result.kept:
             self._emit(played, result.again)

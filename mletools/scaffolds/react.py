@@ -96,11 +96,13 @@ class React(Scaffold[ReactSettings]):
 
 
 def _turns(episode: Episode[ReactSettings]) -> Generator[State, None, StopReason]:
+    too_early = ANSWER  # who has nothing to hand in is told so, and not once more at once
     while True:
         reply = episode.ask(TOOLS)
-        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"), "" if episode.latest else ANSWER)
+        action = read_action(reply, TOOLS, _body, ("tool_call", "answer"), "" if episode.latest else too_early)
         # SandMLE's format is the reasoning part, whatever the action is
         episode.note_format(action.format, thinks(reply, lenient=episode.settings.format == "lenient"))
+        too_early = "" if isinstance(action, Fault) and action.kind == "early" else ANSWER
         if isinstance(action, Fault):
             episode.correct(action, HOW)
         elif action.name == ANSWER:

@@ -3,8 +3,8 @@
 Its source runs in the session's interpreter (`command` sends it), so it needs the standard library alone. The agent is a
 child process, which asks http://127.0.0.1:8000/v1 in OpenAI's chat protocol. `serve` delivers the last reply and returns
 with the next question in REQUEST, or with the agent's end. Covered: whole and streamed answers, tools, several questions at
-once, which are answered one after the other. Not covered: other protocols, images. The agent can end or imitate this,
-for it is the same user in the same box: whoever reads REQUEST believes nothing of it but that the agent asks.
+once, which are answered one after the other; any amount of output. Not covered: other protocols, images. The agent can end
+or imitate this, for it is the same user in the same box: whoever reads REQUEST believes nothing of it but that the agent asks.
 """
 
 import json
@@ -27,6 +27,7 @@ REQUEST = f"{FOLDER}/request.json"
 INSTRUCTION = "instruction.md"
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 MOST_BYTES = 16 << 20  # of a question
+MOST_OUTPUT = 1 << 17  # bytes of the agent's output between two questions; the box would end with much more of it
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = "none"  # the agent's key: the real one stays outside
 
@@ -157,6 +158,7 @@ class Relay:
         self.questions: queue.SimpleQueue[_Question | int] = queue.SimpleQueue()
         self._open: _Question | None = None
         self._number = 0
+        self._room = [MOST_OUTPUT, MOST_OUTPUT]  # for standard output and standard error
         self._messages: list[ChatMessage] = []  # of the last question that was handed out
         self._tools: list[dict[str, object]] | None = None
 
@@ -176,10 +178,35 @@ class Relay:
             agent = subprocess.Popen(
                 [shutil.which("bash") or "/bin/sh", "-c", command],
                 stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env={**os.environ, **own},
                 start_new_session=True,
             )
-        threading.Thread(target=lambda: self.questions.put(agent.wait()), daemon=True).start()
+        outputs = [
+            threading.Thread(target=self._pass_on, args=(at, source.fileno(), os.dup(at + 1)), daemon=True)
+            for at, source in enumerate((agent.stdout, agent.stderr))
+            if source is not None
+        ]
+
+        def end() -> None:
+            code = agent.wait()
+            for output in outputs:
+                output.join(1.0)  # what the agent has left running may hold it open
+            self.questions.put(code)
+
+        for thread in (*outputs, threading.Thread(target=end, daemon=True)):
+            thread.start()
+
+    def _pass_on(self, at: int, source: int, to: int) -> None:
+        """Pass an output of the agent on, and say once where the room until the next question is used up."""
+        while chunk := os.read(source, 1 << 16):
+            room = self._room[at]
+            self._room[at] -= len(chunk)
+            if room > 0:
+                cut = b"\n[further output is dropped]\n" if room < len(chunk) else b""
+                with suppress(OSError):
+                    os.write(to, chunk[:room] + cut)
 
     def serve(self, reply: str | None = None) -> None:
         """Answer the question that was handed out, and hand the next one out; SystemExit: the agent has failed.
@@ -188,6 +215,7 @@ class Relay:
         """
         if reply is not None and self._open is not None:
             self._open.answer(json.loads(reply))
+        self._room = [MOST_OUTPUT, MOST_OUTPUT]
         item = self.questions.get()
         self._number += 1
         if isinstance(item, int):

@@ -208,6 +208,21 @@ def test_messages_that_a_server_does_not_take() -> None:
     assert len(notices) == 2 and messages[1]["content"] == ""
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Assistant message must have either content or tool_calls, but not none.",  # Mistral
+        "Invalid assistant message: content or tool_calls must be set",  # DeepSeek
+        "message at position 1 with role 'assistant' must not be empty",  # Kimi
+    ],
+)
+def test_an_empty_message_of_a_model_that_thought_too_long_is_filled(told: str) -> None:
+    dialect, _ = learning()
+    request = Request([{"role": "user", "content": "do it"}, {"role": "assistant", "content": ""}], 1)
+    assert dialect.learn(400, body_of(told), dialect.fields(request))
+    assert dialect.fields(request)["messages"][1] == {"role": "assistant", "content": "(no answer)"}
+
+
 def test_the_users_fields_come_last() -> None:
     dialect, _ = learning(top_k=20, stream=True)
     fields = dialect.fields(ASK)

@@ -139,6 +139,28 @@ def test_what_a_models_server_refuses_is_told_to_the_agent(tmp_path: Path) -> No
     assert record["stop_reason"] == "format"
 
 
+def test_an_agent_may_say_as_much_as_it_likes(tmp_path: Path) -> None:
+    """Its box has a bound of 256 KB for each cell here; what it hands in is from behind that."""
+    write_tasks(tmp_path)
+    loud = f"""
+import os, sys
+from asking import ask
+
+for turn in range(3):
+    ask([{{"role": "user", "content": "x"}}])
+    print("p" * 5_000_000, flush=True)
+    print("e" * 5_000_000, file=sys.stderr, flush=True)
+os.system({SAMPLE!r})
+print("the agent has ended")
+"""
+    write_agents(tmp_path, loud=loud)
+    record, _ = play(tmp_path, in_steps(["well"]), "loud", "--output-size", "256")
+    assert (record["stop_reason"], len(record["turns"]), record["execution"]["status"]) == ("finished", 3, "ok")
+    stdout = record["execution"]["stdout"]
+    assert stdout["head"].startswith("pppp") and 100_000 < stdout["bytes"] < 2_000_000
+    assert graded(tmp_path, [record])[0]["grade"]["valid"]
+
+
 def test_bounds_end_the_work_and_what_lies_there_counts(tmp_path: Path) -> None:
     write_tasks(tmp_path)
     write_agents(tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,30 @@ def test_a_task_without_its_data_is_set_aside_once(tmp_path: Path) -> None:
     assert {record["task"]["name"] for record in made} == {"mill_1"} and len(made) == 3
     (reject,) = records((tmp_path / "rejects.jsonl").read_bytes())
     assert reject["line_number"] == 1 and "train.csv" in reject["reason"]
+
+
+def test_of_a_group_some_rollouts_may_be_refused(tmp_path: Path) -> None:
+    """They are counted, and an endless run does not give a task up for them."""
+    write_tasks(tmp_path, 2)
+
+    def answer(body: dict[str, Any]) -> str:
+        if body["seed"] % 3 == 1:
+            raise ValueError("no such thing")
+        return "```python\nprint(1)\n```"
+
+    line = ("-g", "12", "--max-rejects", "9", "--rejects", "rejects.jsonl", "-o", "r.jsonl")
+    with FaultyServer(answer) as server:
+        done = run_command(*(word for word in command(server, "single", *line) if word != "-q"), cwd=tmp_path)
+        made = records((tmp_path / "r.jsonl").read_bytes())
+        refused = 24 - len(made)
+        assert 2 < refused < 20 and f"{refused} rollouts refused" in done.stderr.decode()
+        assert len(records((tmp_path / "rejects.jsonl").read_bytes())) == 2
+        endless = ("-g", "4", "--max-rejects", "9", "--forever", "--passes", "4", "-j", "1")
+        groups = Counter(
+            record["group"]
+            for record in records(run_command(*command(server, "single", *endless), cwd=tmp_path).stdout)
+        )
+    assert len(groups) >= 7 and max(groups.values()) == 4 and min(groups.values()) < 4  # of 8
 
 
 class Uncounted:

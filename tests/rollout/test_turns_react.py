@@ -138,6 +138,15 @@ def test_the_last_submission_is_handed_in_or_the_best(last: Played, tmp_path: Pa
     ]
 
 
+def test_who_gives_up_is_told_so_and_ends(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    with FaultyServer(in_steps([ENDS, SCORES, ENDS, ENDS])) as server:
+        (record,) = play(server, "react", tmp_path, []).records
+    assert [turn["problem"] for turn in record["turns"]] == ["early", None, "early", None]
+    assert (record["stop_reason"], record["code"]) == ("finished", None)
+    assert not graded(tmp_path, [record])[0]["grade"]["valid"]
+
+
 def test_an_invalid_submission_and_the_share_of_reasoning(last: Played) -> None:
     record = last.of("mill_3")
     assert record["format_rate"] == 2 / 4 and record["stop_reason"] == "finished"

@@ -128,6 +128,22 @@ def test_an_action_that_is_read_leniently(text: str, name: str, fields: dict[str
     assert found.format == {"read": "lenient", "rule": rule}
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "def load(path):\n    retrun path\n\n",
+        'TARGET = "y\n',
+        "!cp input/sample.csv mine.csv\n",
+        "%%writefile train.py\n",
+    ],
+)
+def test_nothing_of_a_program_in_a_tag_is_left_out(broken: str) -> None:
+    """It fails, or a session has a use for the line; the rest alone would be another program."""
+    code = f"{broken}import pandas as pd\npd.read_csv('test.csv').to_csv('submission.csv')\n"
+    found = read_action(reply(f"<run>{code}</run>"), TOOLS)
+    assert isinstance(found, Action) and found.fields == {"code": code} and found.rule is None
+
+
 def test_of_a_message_that_was_cut_off_only_a_whole_action_counts() -> None:
     assert read_action(reply("<end></end> And", finish="length"), TOOLS) == Action("end", {}, None, "cut_after_action")
     for text in ("<run>print(1)", "<run>print(1)</ru", "print(1)", '{"name": "run", "arguments": {"code": "print(1)"'):

@@ -50,6 +50,12 @@ def test_the_cases_cover_scaffolds_families_and_rules() -> None:
     assert len({case.rule for case in ALL if case.read == "lenient"}) >= 40
 
 
+@pytest.mark.parametrize("words", ["", "Plan: a line.\n", "\n"])
+def test_a_program_in_a_block_of_markdown(words: str) -> None:
+    answer = read_answer(f"```markdown\n{words}```python\nprint(1)\n```\n```")
+    assert (answer.code, answer.format) == ("print(1)\n", {"read": "lenient", "rule": "nested_fence"})
+
+
 @pytest.mark.parametrize("after", ["\nBut that is too slow.", "\nOr:\n```python\nprint(2)\n```"])
 def test_programs_in_the_reasoning_are_drafts(after: str) -> None:
     answer = read_answer("", "stop", f"So:\n```python\nprint(1)\n```{after}")

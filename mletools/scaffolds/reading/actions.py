@@ -252,7 +252,9 @@ class _Reader:
             return _unframed(read)
         if code is not None and parsed(code) is None:
             inner = read_answer(code)
-            if inner.code is not None:
+            if (
+                inner.code is not None and inner.rule != "no_fence"
+            ):  # the tag is a frame: what stands in it is the program
                 return replace(read, fields={**read.fields, "code": inner.code}, rule=rule or "fence_in_tag")
             if unclosed:
                 return None

@@ -218,7 +218,7 @@ class _Lenient:
         if end is None:
             return self._unclosed(lines, at, fence, language, indent, rule)
         again = _opening(lines[at + 1].lstrip(" \t")) if end > at + 1 else None
-        if again is not None and again[1] in PYTHON:  # opened twice
+        if again is not None and again[1] in PYTHON and language not in _CONTAINERS:  # opened twice
             return _Block(language, _content(lines[at + 2 : end], indent), at, end, True, indent, "nested_fence")
         code = _content(lines[at + 1 : end], indent)
         if language in PYTHON and self._parsed(code) is None:
