@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..base import csv_files
 from ..base.errors import RecordError
 from ..grading import metrics, rounded
 from ..records.task import Baseline, MetricSpec
@@ -202,11 +203,10 @@ def numeric(train: Any, test: Any) -> tuple[Any, Any]:
 
 
 def _read(content: Content, names: list[str]) -> Any:
-    import io
-
     import pandas as pd
 
-    return pd.read_csv(io.BytesIO(read(content)), dtype=str, keep_default_na=False, usecols=names)
+    columns = csv_files.read_columns(read(content))
+    return pd.DataFrame({name: columns[name] for name in names}, dtype=object)
 
 
 def _data(draft: TaskDraft, x: Any, test: Any) -> Data:

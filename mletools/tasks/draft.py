@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..base.errors import RecordError
+from ..base.errors import RecordError, ToolError
 from ..grading import SCORE_DECIMALS, answer_spec, metrics, score_bytes
 from ..records.task import MetricSpec, Parse, Scoring, SubmissionFormat
 from .dataset import Dataset, Features, Target
@@ -262,7 +262,7 @@ def with_decimals(grading: Scoring, answers: bytes, sample: bytes) -> MetricSpec
     try:
         metrics.check(metric, grading["submission"]["parse"], answer_spec(grading)["parse"])
         error = score_bytes(grading, answers, sample)
-    except (ValueError, RecordError):  # what comes later says why
+    except (ValueError, RecordError, ToolError):  # what comes later says why
         return metric
     if not 0 < error < SMALL_ERROR:
         return metric

@@ -1,7 +1,6 @@
 """Tables as R, Excel, SQL and people write them: read with what was taken, or refused with what to do."""
 
 import gzip
-import importlib.util
 import json
 import random
 import subprocess
@@ -86,6 +85,8 @@ FILES: dict[str, tuple[bytes, str]] = {
     "row names": (NAMED_ROWS.encode(), "a cell more in each row than names: the first are row names, as R writes them"),
     "column twice": (TWICE.encode(), "the column 'nr' stands twice with the same cells: one is left out"),
     "last separators": ("".join(f"{line},\n" for line in PLAIN.splitlines()).encode(), "a column without a name holds nothing"),
+    "last separators but the header's": ("".join(line + "," * (at > 0) + "\n" for at, line in enumerate(PLAIN.splitlines())).encode(),
+                                         "a separator too many in each row"),
     "old Mac": (PLAIN.replace("\n", "\r").encode(), ""),
     "windows": (PLAIN.replace("\n", "\r\n").encode(), ""),
     "thousands": (text(";", ",").replace(";A;", ";1.250;").replace(";B;", ";2.000;").replace(";C;", ";3.125.000;").encode(), ""),
@@ -322,14 +323,66 @@ def test_endings_may_be_in_capitals_and_row_numbers_are_no_feature(tmp_path: Pat
     assert sheet.notes == [f"{name}: a column without a name holds row numbers: left out"]
 
 
-def test_words_for_missing_values_in_excel_stay_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if importlib.util.find_spec("openpyxl") is None:  # read_csv has the same options, and names columns alike
-        monkeypatch.setattr(pd, "read_excel", pd.read_csv)
-        monkeypatch.setattr(pd.DataFrame, "to_excel", pd.DataFrame.to_csv)
+def test_words_for_missing_values_in_excel_stay_words(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl", reason="Excel files need openpyxl")
     pd.DataFrame({"x": [1, None, 3], "y": ["None", "NA", "a"]}).to_excel(tmp_path / "T.XLSX")
     sheet = read_sheet(tmp_path / "T.XLSX")
     assert sheet.columns == {"x": ["1", "", "3"], "y": ["None", "NA", "a"]}
     assert sheet.notes == ["T.XLSX: a column without a name holds row numbers: left out"]
+
+
+def test_of_an_excel_file_the_other_sheets_and_the_total_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl", reason="Excel files need openpyxl")
+    table = pd.DataFrame({"shop": ["a", "b", "c"], "x": [1, 2, 3]})
+    table.loc[3] = ["Total", 6]
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as file:
+        table.to_excel(file, sheet_name="2023", index=False)
+        table.to_excel(file, sheet_name="2024", index=False)
+    sheet = read_sheet(tmp_path / "t.xlsx")
+    assert sheet.columns == {"shop": ["a", "b", "c"], "x": ["1", "2", "3"]} and list(sheet.lines) == [2, 3, 4]
+    assert sheet.notes == [
+        "t.xlsx: ends with a row of totals, which is left out: 'Total 6'",
+        "t.xlsx: the first sheet, '2023', is read; the others are left out: '2024'",
+    ]
+
+
+def test_what_a_parquet_file_holds_beside_cells_of_text_and_floats(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    large = 2**60
+    table = pd.DataFrame(
+        {"user": pd.array([large, large + 1, None], dtype="Int64"), "ok": [True, False, None], "x": [0.5, None, 2]}
+    )
+    table.index = pd.Index(["p1", "p2", "p3"], name="patient")
+    table.to_parquet(tmp_path / "t.parquet")
+    assert read_sheet(tmp_path / "t.parquet").columns == {
+        "patient": ["p1", "p2", "p3"],
+        "user": [str(large), str(large + 1), ""],
+        "ok": ["True", "False", ""],
+        "x": ["0.5", "", "2"],
+    }
+    pd.DataFrame({"y": [1, 2], "embedding": [[0.1] * 1500, [0.2] * 1500]}).to_parquet(tmp_path / "e.parquet")
+    with pytest.raises(Rejected, match=r"e\.parquet: column 'embedding' holds a (ndarray|list) in each cell"):
+        read_sheet(tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize("separator", ["\t", "|"])
+def test_commas_that_may_be_between_thousands(tmp_path: Path, separator: str) -> None:
+    """What can be read in two ways is not read; where one cell says which, all are."""
+    path = tmp_path / "t.csv"
+    lines = [["city", "people"], ["a", "22,135"], ["b", "9,071"], ["c", "557"]]
+    path.write_text("".join(separator.join(line) + "\n" for line in lines))
+    with pytest.raises(Rejected, match=r"is '22,135' in column 'people' a decimal number, .* say --decimal ,"):
+        read_sheet(path)
+    assert read_sheet(path, Dialect(decimal=",")).columns["people"] == ["22.135", "9.071", "557"]
+    path.write_text(path.read_text() + separator.join(["d", "0,5"]) + "\n")
+    assert read_sheet(path).columns["people"] == ["22.135", "9.071", "557", "0.5"]
+
+
+def test_points_between_thousands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("shop;sales;share\na;7.444;0.25\nb;557;0.5\nc;1.200.000;0.75\n")
+    found = read_sheet(path, Dialect(decimal=",")).columns
+    assert found["sales"] == ["7444", "557", "1200000"] and found["share"] == ["0.25", "0.5", "0.75"]
 
 
 # --- folders as Kaggle has them ---------------------------------------------------------------------------------------------
@@ -395,7 +448,8 @@ def test_rows_that_kaggle_ignores_are_not_scored(tmp_path: Path) -> None:
     assert task["metric"]["where"] == [{"column": "Usage", "in": ["Public", "Private"]}]
     assert task["submission"]["labels"] == ["0", "1"] and task["submission"]["rows"] == 20
     assert notes[0] == "solution.csv: 5 rows whose Usage is Ignored are not scored"
-    assert task["provenance"]["sanity"] == {"perfect_submission": 1, "sample_submission": 0.33333}
+    scores = {"perfect_submission": 1, "sample_submission": 0.33333}
+    assert task["provenance"]["sanity"] == {**scores, "answers_secret": "passed"}
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -565,9 +619,70 @@ def test_answers_are_found_in_lists_of_columns(tmp_path: Path) -> None:
         "id,x\n" + "".join(f"{at},1\n" for at in ids),
     )
     (folder / "values.json").write_text(json.dumps([[*map(str, ids)], ["abcdefghijk"[at * 3 % 11] for at in ids]]))
-    task, _ = contest(folder, tmp_path)
-    found = examine(read_case(task, tmp_path, lambda _: 0.0), ("answers_secret",))["answers_secret"]
-    assert found == "failed: column value of values.json holds the answers to y"
+    with pytest.raises(Rejected, match=r"answers_secret: column value of values\.json holds the answers to y"):
+        contest(folder, tmp_path)
+
+
+def test_known_answers_may_not_lie_open(tmp_path: Path) -> None:
+    ids = range(101, 121)
+    train = "id,x,y\n" + "".join(f"{at},{at % 7},{at * 3 % 11}\n" for at in range(1, 101))
+    truth = "id,y\n" + "".join(f"{at},{at * 3 % 11}\n" for at in ids)
+    test = "id,x,y\n" + "".join(f"{at},{at % 7},{at * 3 % 11}\n" for at in ids)
+    folder = folder_of(tmp_path, rows(ids), truth, train, test)
+    with pytest.raises(Rejected, match=r"answers_secret: test\.csv has the target column y"):
+        contest(folder, tmp_path, "rmse")
+    with pytest.raises(
+        Rejected, match=r"test\.csv is what agents get: name a file of the answers alone with --answers"
+    ):
+        contest(folder, tmp_path, "rmse", answers=str(folder / "test.csv"))
+    (folder / "test.csv").write_text("id,x\n" + "".join(f"{at},{at % 7}\n" for at in ids))
+    (folder / "all.csv").write_text(train + test.partition("\n")[2])
+    with pytest.raises(Rejected, match=r"answers_secret: column y of all\.csv holds the answers to y"):
+        contest(folder, tmp_path, "rmse")
+
+
+@pytest.mark.parametrize(
+    "name", ["house", "house.csv.bak", "old/house.csv.old", "house.csv~", "house.prn", "dump.sql", "eda.ipynb", "a.log"]
+)
+@pytest.mark.parametrize("header", [True, False])
+def test_a_copy_under_any_name_is_left_out(tmp_path: Path, name: str, header: bool) -> None:
+    train = "id,x,y\n" + "".join(f"{at},{at % 7},{at * 3 % 11}\n" for at in range(1, 101))
+    folder = folder_of(tmp_path, rows(range(101, 121)), None, train)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(train if header else "a,b,c\n" + train.partition("\n")[2])
+    (folder / "LICENSE").write_text("Anyone may use this.\nFor anything.\n" * 9)
+    task, notes = contest(folder, tmp_path, "rmse")
+    assert f"left out, it could hold the answers: {name}" in notes
+    assert (tmp_path / task["data"]["dir"] / "public" / "LICENSE").exists()
+
+
+@pytest.mark.parametrize("path_column", [True, False])
+def test_a_folder_for_each_class_tells_the_class(tmp_path: Path, path_column: bool) -> None:
+    kinds = {at: ("cat", "dog")[at * 7 % 3 % 2] for at in range(1, 121)}
+    named = {at: f"train/{kind}/{at}.png" for at, kind in kinds.items()}
+    head = "id,file,label\n" if path_column else "id,x,label\n"
+    train = head + "".join(f"{at},{named[at] if path_column else 1},{kind}\n" for at, kind in kinds.items())
+    folder = folder_of(tmp_path, "id,label\n" + "".join(f"{at},cat\n" for at in range(201, 221)), None, train,
+                       head.replace(",label", "") + "".join(f"{at},1\n" for at in range(201, 221)))  # fmt: skip
+    for at, name in named.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"\x89PNG" + bytes([at]) * (20 + at))
+    with pytest.raises(Rejected, match=r"answers_secret: the names of \*\.png hold the answers to label"):
+        contest(folder, tmp_path)
+
+
+def test_an_id_that_tells_the_class_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "flowers.csv"
+    draw = random.Random(3)
+    path.write_text(
+        "Id,petal,kind\n" + "".join(f"{at},{draw.gauss(at // 50, 1):.2f},{'abc'[at // 50]}\n" for at in range(150))
+    )
+    task, notes = imported(path, tmp_path, "kind")
+    assert notes[-1].startswith("column 'Id' is left out, and ids are drawn (no_leak_ids: Id predicts kind")
+    public = pd.read_csv(tmp_path / task["data"]["dir"] / "public" / "train.csv")
+    assert list(public) == ["id", "petal", "kind"] and not set(public["id"]) & set(range(150))
+    asked, _ = imported(path, tmp_path, "kind", id="Id")
+    assert asked["submission"]["id"] == ["Id"]  # the user's word counts
 
 
 def test_the_rows_own_files_and_prose_stay(tmp_path: Path) -> None:

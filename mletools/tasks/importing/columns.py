@@ -56,16 +56,44 @@ def of_frame(path: Path) -> list[tuple[str, list[str]]]:
 
     try:
         if path.name.lower().endswith(".parquet"):
-            frame = pd.read_parquet(path)
+            # nullable: whole numbers beside a missing one stay whole; floats of 53 bits would change them
+            frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
+            frame = frame.reset_index(
+                [name for name in frame.index.names if name is not None and name not in frame.columns]
+            )
         else:
             frame = pd.read_excel(path, keep_default_na=False, na_values=[""])
     except ImportError as error:
-        raise Rejected(f"{path.name}: {error}") from None
+        raise _unread(path, error) from None
     except Exception as error:  # every engine has its own errors, and all say that this is no such file
         raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     if frame.empty:
         raise Rejected(f"{path.name} has no rows")
-    return [(str(name), [_text(cell) for cell in frame.iloc[:, at].tolist()]) for at, name in enumerate(frame.columns)]
+    columns = []
+    for at, name in enumerate(frame.columns):
+        cells = frame.iloc[:, at].tolist()
+        odd = next(
+            (cell for cell in cells if isinstance(cell, (list, tuple, dict, set)) or hasattr(cell, "shape")), None
+        )
+        if odd is not None:
+            raise Rejected(
+                f"{path.name}: column {str(name)!r} holds a {type(odd).__name__} in each cell, not a number or a text: "
+                "write its parts as columns, or as a file for each row"
+            )
+        columns.append((str(name), [_text(cell) for cell in cells]))
+    return columns
+
+
+def _unread(path: Path, error: ImportError) -> Rejected:
+    return Rejected(f"{path.name}: a library that reads it is not installed: pip install 'mletools[files]' ({error})")
+
+
+def sheets_of(path: Path) -> list[str]:
+    """The names of the sheets of an Excel file."""
+    import pandas as pd
+
+    with pd.ExcelFile(path) as file:
+        return [str(name) for name in file.sheet_names]
 
 
 def names_of_frame(path: Path) -> list[str]:
@@ -79,7 +107,7 @@ def names_of_frame(path: Path) -> list[str]:
 
         return [str(name) for name in pd.read_excel(path, nrows=0).columns]
     except ImportError as error:
-        raise Rejected(f"{path.name}: {error}") from None
+        raise _unread(path, error) from None
     except Exception as error:  # as in of_frame
         raise Rejected(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
 

@@ -79,10 +79,8 @@ def kaggle(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Part
         grading={**given, "answers": ANSWERS},
         provenance=origin,
     )
-    if known is None:
-        sanity = require(parts.case(lambda _: 0.0), ("answers_secret",))
-        parts = replace(parts, provenance={**origin, "sanity": {**sanity}})
-    return parts, draft
+    sanity = require(parts.case(lambda _: 0.0), ("answers_secret",))
+    return replace(parts, provenance={**origin, "sanity": {**sanity}}), draft
 
 
 def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | None:
@@ -91,6 +89,8 @@ def _known_answers(options: ImportOptions, public: dict[str, Path]) -> Path | No
         answers = Path(options.answers)
         if not answers.is_file():
             raise Rejected(f"{answers}: no such file")
+        if answers.resolve() in {path.resolve() for name, path in public.items() if name in ("train.csv", "test.csv")}:
+            raise Rejected(f"{answers} is what agents get: name a file of the answers alone with --answers")
         return answers.resolve()
     found = [path for name, path in public.items() if name.startswith("private/") and name.lower().endswith(".csv")]
     if len(found) > 1:

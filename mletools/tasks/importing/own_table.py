@@ -23,8 +23,10 @@ from .split import equal_rows, strata_of
 from .targets import MOST_CLASSES, check_numbers, one_spelling, require_numbers, require_two, with_targets
 
 
-def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[Parts, TaskDraft]:
-    """(the parts of the task, the draft for baselines). Rejected with the reason."""
+def own_table(
+    candidate: Candidate, options: ImportOptions, rng: Any, leaves_out: str | None = None
+) -> tuple[Parts, TaskDraft]:
+    """(the parts of the task, the draft for baselines), without the column `leaves_out`. Rejected with the reason."""
     if not options.target:
         raise Rejected("a table does not say what is to be predicted: give --target")
     sheet = read_sheet(candidate.path, options.dialect)
@@ -39,6 +41,8 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
             check_numbers(name, columns[name], sheet.lines)
     columns, lines, note = with_targets(sheet, options.target, options.keep_label)
     told += note
+    if leaves_out is not None:
+        del columns[leaves_out]
     for name in options.target:
         columns[name], note = one_spelling(name, columns[name])
         told += note
@@ -79,6 +83,15 @@ def own_table(candidate: Candidate, options: ImportOptions, rng: Any) -> tuple[P
             "rows_without_target": len(sheet.lines) - len(lines),
         },
     )
+    if key is not None and options.id is None:
+        try:
+            require(parts.case(lambda _: 0.0), ("no_leak_ids",))
+        except Rejected as rejected:
+            parts, draft = own_table(candidate, options, rng, leaves_out=key)
+            parts.provenance.setdefault("read_as", []).append(
+                f"column {key!r} is left out, and ids are drawn ({rejected})"
+            )
+            return parts, draft
     if told:
         parts.provenance["read_as"] = told
     checks = ("train_test_separate", "answers_secret") if groups else ("answers_secret",)

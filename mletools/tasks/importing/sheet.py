@@ -20,7 +20,7 @@ from typing import Any, TypedDict, Unpack
 
 from ...base import csv_files
 from ..table import MISSING, NUMBER, Rejected
-from .columns import FRAMES, Columns, check_size, names_of_frame, of_frame, reject_pointer
+from .columns import FRAMES, Columns, check_size, names_of_frame, of_frame, reject_pointer, sheets_of
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " "}
 NAMES = {character: name for name, character in SEPARATORS.items()}
@@ -34,6 +34,8 @@ _TOTAL = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?(?=,?[0-9])([1-9][0-9]{0,2}(\.[0-9]{3})+|[0-9]*)(,[0-9]*)?([eE][-+]?[0-9]+)?\s*")
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*")
+_SMALL = re.compile(r"\s*[-+]?[0-9]{1,3}\s*")
+_ENGLISH = re.compile(r"\s*[-+]?[1-9][0-9]{0,2}(,[0-9]{3})+\s*")
 # The bytes above ASCII that Western European text holds in Windows-1252, which are also those of Latin-1.
 _WESTERN = re.compile(rb"[\x00-\x7f\x80\x85\x91-\x97\x99\xa0-\xff]*")
 
@@ -95,9 +97,17 @@ def read_sheet(path: Path, how: Dialect = Dialect()) -> Sheet:
     """The table in a file. Rejected when it is none, in words that name the file."""
     check_size(path)
     if path.name.lower().endswith(FRAMES):
-        names, cells = zip(*((_name(name, cells), cells) for name, cells in of_frame(path)), strict=True)
+        names, cells = map(list, zip(*((_name(name, cells), cells) for name, cells in of_frame(path)), strict=True))
+        told = []
+        rows = list(map(list, zip(*cells, strict=True)))
+        if len(rows) > 2 and _is_total(names, rows):
+            told.append(f"ends with a row of totals, which is left out: {' '.join(filter(None, rows[-1]))[:60]!r}")
+            cells = [column[:-1] for column in cells]
+        if path.name.lower().endswith(".xlsx") and len(sheets := sheets_of(path)) > 1:
+            others = ", ".join(map(repr, sheets[1:6])) + ", ..." * (len(sheets) > 6)
+            told.append(f"the first sheet, {sheets[0]!r}, is read; the others are left out: {others}")
         columns, notes = _distinct(path.name, names, cells)
-        sheet = Sheet(columns, range(2, 2 + len(cells[0])), [f"{path.name}: {note}" for note in notes])
+        sheet = Sheet(columns, range(2, 2 + len(cells[0])), [f"{path.name}: {note}" for note in (*told, *notes)])
     else:
         sheet = _Text(path, how).sheet()
     return _without(sheet, how.missing) if how.missing else sheet
@@ -303,7 +313,13 @@ class _Text:
     def _named(self, rows: list[list[str]]) -> list[str]:
         """The header, with a name for the row names that R writes without one."""
         header = self.header
-        if rows and all(len(row) == len(header) + 1 for row in rows) and len(rows) > 1:
+        wider = len(rows) > 1 and all(len(row) == len(header) + 1 for row in rows)
+        if wider and not any(row[-1].strip() for row in rows):
+            self.notes.append("a separator too many in each row")
+            for row in rows:
+                row.pop()
+            return header
+        if wider:
             self.notes.append("a cell more in each row than names: the first are row names, as R writes them")
             return ["", *header]
         if rows and not header[-1].strip() and all(len(row) == len(header) - 1 for row in rows):
@@ -313,7 +329,7 @@ class _Text:
 
     def _even(self, header: list[str], rows: list[list[str]], numbers: list[int]) -> tuple[list[list[str]], list[int]]:
         """Rows that are as wide as the header, without a last one of totals."""
-        if len(rows) > 2 and self._is_total(header, rows):
+        if len(rows) > 2 and _is_total(header, rows):
             self.notes.append(f"ends with a line of totals, which is left out: {self.separator.join(rows[-1])[:60]!r}")
             rows, numbers = rows[:-1], numbers[:-1]
         at = next((at for at, row in enumerate(rows) if len(row) != len(header)), None)
@@ -331,21 +347,23 @@ class _Text:
             f"{self._name}: line {numbers[at]} has {len(rows[at])} cells, the first line has {len(header)}{hint}"
         )
 
-    def _is_total(self, header: list[str], rows: list[list[str]]) -> bool:
-        last = rows[-1]
-        first = next((at for at, cell in enumerate(last) if cell.strip()), 0)
-        if not _TOTAL.fullmatch(last[first]):
-            return False
-        return len(last) != len(header) or all(row[first] != last[first] for row in rows[:-1] if len(row) > first)
-
     def _with_points(self, columns: Columns) -> Columns:
         """Numbers with decimal commas as others write them, where the commas separate nothing else."""
         if self._how.decimal == "." or (self._how.decimal is None and self.separator == ","):
             return columns
         found = {name for name, cells in columns.items() if _has_commas(cells)}
+        if not found and self._how.decimal is None:
+            return columns
+        if self._how.decimal is None and self.separator != ";" and all(_fits_either(columns[name]) for name in found):
+            name = min(found)
+            cell = next(cell for cell in columns[name] if "," in cell)
+            raise Rejected(
+                f"{self._name}: is {cell.strip()!r} in column {name!r} a decimal number, or a whole one with thousands set off? "
+                "Of the first kind say --decimal , and of the second take the commas out"
+            )
+        found |= {name for name, cells in columns.items() if _fits(_THOUSANDS, cells) or _with_thousands(cells)}
         if not found:
             return columns
-        found |= {name for name, cells in columns.items() if _fits(_THOUSANDS, cells)}
         self.notes.append(f"decimal commas: {', '.join(map(repr, sorted(found)[:5]))}{', ...' * (len(found) > 5)}")
         points = str.maketrans({".": None, ",": "."})
         return {
@@ -354,6 +372,15 @@ class _Text:
             else cells
             for name, cells in columns.items()
         }
+
+
+def _is_total(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the last row says that it sums up the others."""
+    last = rows[-1]
+    first = next((at for at, cell in enumerate(last) if cell.strip()), 0)
+    if not _TOTAL.fullmatch(last[first]):
+        return False
+    return len(last) != len(header) or all(row[first] != last[first] for row in rows[:-1] if len(row) > first)
 
 
 def _name(name: str, cells: Sequence[str]) -> str:
@@ -429,6 +456,18 @@ def _fits(pattern: re.Pattern[str], cells: Sequence[str]) -> bool:
     """Whether nearly all cells that are there are numbers as in the pattern."""
     present = [cell for cell in cells if cell not in MISSING]
     return sum(map(bool, map(pattern.fullmatch, present))) > NEARLY_ALL * len(present)
+
+
+def _fits_either(cells: Sequence[str]) -> bool:
+    """Whether all commas of a column of numbers may be between thousands as well as decimal ones."""
+    return all(_ENGLISH.fullmatch(cell) for cell in cells if "," in cell)
+
+
+def _with_thousands(cells: Sequence[str]) -> bool:
+    """Whether all are whole numbers, some with points between thousands and the others smaller."""
+    present = [cell for cell in cells if cell not in MISSING]
+    pointed = [cell for cell in present if "." in cell]
+    return bool(pointed) and _fits(_THOUSANDS, pointed) and _fits(_SMALL, [cell for cell in present if "." not in cell])
 
 
 def _has_commas(cells: Sequence[str]) -> bool:

@@ -1,9 +1,9 @@
 """Which files beside train.csv could hold the rows of it that are held out, with their targets: these are left out.
 
-A file is left out for its form (archives, spreadsheets, databases; arrays and what no text is, beside train.csv), for its name
-(train.*), for the word of a target in it (JSON; beside train.csv also YAML and the like), for a target's column, or
-because it begins with rows of train.csv, as a copy without a header does. In folders are the rows' own files. Not covered: labels
-in pictures, sounds and prose. answers_secret looks at what stays.
+A file is left out for its form (archives, spreadsheets, databases and their dumps, notebooks; arrays and what no text is, beside
+train.csv), for its name (train.*), for the word of a target in it (JSON; beside train.csv also YAML and the like), for a target's
+column, or because it begins with rows of train.csv, as a copy without a header does; the last two whatever its name ends
+in. In folders are the rows' own files. Not covered: labels in pictures, sounds and prose. answers_secret looks at what stays.
 """
 
 import csv
@@ -21,7 +21,7 @@ ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst",
 # of which not all is looked at
 OTHER_TABLES = (
     ".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".feather", ".arrow", ".orc", ".avro", ".db", ".sqlite", ".sqlite3", ".mdb",
-    ".accdb", ".duckdb", ".rds", ".rdata", ".rda", ".dta", ".sav", ".sas7bdat",
+    ".accdb", ".duckdb", ".rds", ".rdata", ".rda", ".dta", ".sav", ".sas7bdat", ".sql", ".dump", ".ipynb",
 )  # fmt: skip
 JSON = (".json", ".jsonl", ".ndjson", ".geojson")
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".psv", ".parquet")
@@ -29,6 +29,11 @@ TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".psv", ".parquet")
 ARRAYS = (".npy", ".npz", ".h5", ".hdf5", ".mat", ".pt", ".pth")
 WORDS = (".yaml", ".yml", ".xml", ".arff")
 BINARY = (".dat", ".data")
+# not looked into; anything else may be a table under another name (.bak, .old, none at all)
+MEDIA = (
+    ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".dcm", ".nii", ".wav", ".mp3", ".flac", ".ogg", ".m4a",
+    ".mp4", ".avi", ".mov", ".webm", ".pdf",
+)  # fmt: skip
 MOST_WORDS = 64 << 20
 SEPARATORS = ",\t;| "
 HEAD = 1 << 20  # bytes
@@ -52,9 +57,9 @@ def _may(name: str, path: Path, targets: Sequence[str], rows: "_Rows", how: Dial
     beside = "/" not in name
     if low.endswith((*ARRAYS, *WORDS)):
         return beside and (low.endswith(ARRAYS) or _has_word(path, targets))
-    if not low.endswith(TABLES):
+    if low.endswith(MEDIA):
         return False
-    prose = low.endswith(".txt") or (low.endswith(BINARY) and not beside)
+    prose = not low.endswith(TABLES) or low.endswith(".txt") or (low.endswith(BINARY) and not beside)
     return _has_column(path, targets, rows.names, how, prose) or rows.begin(path)
 
 
@@ -112,7 +117,10 @@ class _Rows:
         lines = [line for line in head.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
         if len(head) == HEAD:
             lines.pop()  # it may be cut
-        return len(lines) >= FEWEST and any(self._are_rows(lines[:LOOKED_AT], separator) for separator in SEPARATORS)
+        found = [lines[:LOOKED_AT], lines[1:LOOKED_AT]]  # the first may be a header of other names
+        return any(
+            len(some) >= FEWEST and self._are_rows(some, separator) for some in found for separator in SEPARATORS
+        )
 
     def _are_rows(self, lines: list[str], separator: str) -> bool:
         rows = csv.reader(lines, delimiter=separator)

@@ -122,9 +122,13 @@ def _pictures(view: View, text: str) -> Iterator[str]:
 
     sizes, grey = set(), set()
     for name in names:
-        with Image.open(io.BytesIO(read(view.public[name]))) as picture:
-            sizes.add(picture.size)
-            grey.add(picture.mode in ("1", "L", "LA", "I", "I;16", "F"))
+        try:
+            with Image.open(io.BytesIO(read(view.public[name]))) as picture:
+                sizes.add(picture.size)
+                grey.add(picture.mode in ("1", "L", "LA", "I", "I;16", "F"))
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            yield f"{name} is no picture that can be read: {error}"
+            return
     for sentence in _sentences(text, PICTURE):
         for wide, high in re.findall(r"(\d+) ?(?:x|\u00d7|by) ?(\d+) pixels", sentence):
             if sizes != {(int(wide), int(high))}:

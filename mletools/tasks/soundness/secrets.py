@@ -216,8 +216,8 @@ def _alike(cells: Sequence[str], answers: Sequence[str], chance: float, differen
     if list(cells) == list(answers):
         return True
     values, truth = [number(cell) for cell in cells], [number(cell) for cell in answers]
-    if any(value != value for value in (*values, *truth)):
-        return False
+    if any(value != value for value in (*values, *truth)) or len(set(values)) < len(set(cells)):
+        return False  # texts, or whole numbers that are equal as floats
     ranked = [value for value, _ in sorted(zip(values, truth, strict=True), key=lambda pair: pair[1])]
     return ranked == sorted(ranked) or ranked == sorted(ranked, reverse=True)
 

@@ -6,7 +6,7 @@ Not covered: tables in other formats than CSV and TSV (plain or gzipped), and se
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,9 @@ MOST_COMPARED = {"train": 3000, "test": 2000}
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 # So many of the rows' cells must name a file before a column counts as one of files.
 NAMED_SHARE = 0.9
+
+
+Kind = dict[str, list[str | None]]  # of "train" and "test": the names in public/ of one kind of files, by row
 
 
 @dataclass(frozen=True)
@@ -173,18 +176,22 @@ class View:
     def assets(self) -> list[Assets]:
         """The kinds of files that the rows of the test set have one each of."""
         rows = {part: rows_of(getattr(self, part)) for part in ("train", "test")}
-        kinds: dict[str, dict[str, list[str | None]]] = {}
+        kinds: dict[str, Kind] = {}
         for column, stems in [*self._asset_columns, *((name, True) for name in self.ids)]:
             for part in ("train", "test"):
                 for at, cell in enumerate(getattr(self, part).get(column, [])):
                     for name in self._named(cell, stems):
                         kind = kinds.setdefault(_kind(name), {each: [None] * count for each, count in rows.items()})
                         kind[part][at] = name
-        enough = NAMED_SHARE * rows["test"]
+        return self._common(kinds) or self._common(_united(kinds))
+
+    def _common(self, kinds: Mapping[str, Kind]) -> list[Assets]:
+        """Those of which nearly all rows of the test set have a file."""
+        count = rows_of(self.test)
         return [
             Assets(name, kind["train"], kind["test"])
             for name, kind in kinds.items()
-            if rows["test"] and sum(each is not None for each in kind["test"]) >= enough
+            if count and sum(each is not None for each in kind["test"]) >= NAMED_SHARE * count
         ]
 
     @cached_property
@@ -239,6 +246,16 @@ def _kind(name: str) -> str:
     path = PurePosixPath(name)
     parts = ["*" if part.lower() in ("train", "test") else part for part in path.parent.parts]
     return "/".join([*parts, f"*{path.suffix}"])
+
+
+def _united(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Kinds of one ending as one, whatever their folders (one for each class, say); of a row the first file that it has."""
+    found: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        one = found.setdefault(f"*{PurePosixPath(name).suffix}", {part: [None] * len(kind[part]) for part in kind})
+        for part, names in kind.items():
+            one[part] = [old or new for old, new in zip(one[part], names, strict=True)]
+    return found
 
 
 def rows_of(table: Columns) -> int:
