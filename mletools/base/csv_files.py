@@ -17,7 +17,10 @@ from typing import Any, BinaryIO
 LARGEST_CELL = 1 << 30  # characters
 csv.field_size_limit(LARGEST_CELL)  # noqa: TID251
 # Cells that pandas, and so most people, read as missing.
-MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "n/a", "<NA>"}
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
+    "NaN", "None", "n/a", "nan", "null",
+))  # fmt: skip
 
 
 class CsvError(ValueError):

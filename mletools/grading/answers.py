@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+from ..base.csv_files import MISSING
 from ..base.errors import ToolError, data_advice
 from ..records.task import RowCondition, Scoring, SubmissionFormat
 from . import parsing
-from .alphabet import MISSING, Alphabet, alphabet_of
+from .alphabet import Alphabet, alphabet_of
 from .parsing import BadCell, TableFormat
 from .table import Invalid, listed, read_table
 

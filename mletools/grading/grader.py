@@ -112,7 +112,8 @@ class Grader:
         if options.reward == "human-rank":
             if graded["human_rank_rule"] is None:
                 raise RecordError("--reward human-rank: the task has no leaderboard")
-            return rewards.human_rank(graded["human_rank"]), {"rule": "human-rank"}
+            # the share of human teams beaten (MLE-RL, section 4.2); None where invalid, which MLE-RL leaves out of the loss
+            return graded["human_rank"], {"rule": "human-rank"}
         if options.reward == "improvement":
             improved = rewards.improvement(score, work.previous, lower, work.well_formed, work.asked)
             return improved, {"rule": "improvement", "previous": work.previous, "well_formed": work.well_formed}

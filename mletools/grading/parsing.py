@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+from ..base.csv_files import MISSING
 from ..records.task import SubmissionFormat
-from .alphabet import MISSING, TRUTH_LABELS, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
+from .alphabet import TRUTH_LABELS, TRUTH_VALUES, Alphabet, kind_problem, read_labels, wrong_kind
 
 # Longer whole numbers are never positions in an image or a text, and slow to parse.
 MOST_DIGITS = 18

@@ -5,6 +5,8 @@ All take plain values, so that tests can check them by hand. `mle-grade --reward
 
 from dataclasses import dataclass
 
+from .leaderboard import better
+
 FAILURE = -10.0
 MARKER_CREDIT = 0.1
 MARKER_COUNT = 7
@@ -85,14 +87,6 @@ def milestone(
     return round(total, 10)
 
 
-def human_rank(rank: float | None) -> float | None:
-    """The share of human teams beaten, 0 to 1 (MLE-RL, section 4.2); None for an invalid submission.
-
-    None rather than 0 because MLE-RL excludes invalid submissions from the loss.
-    """
-    return rank
-
-
 def improvement(
     score: float | None, previous: float | None, lower_is_better: bool, well_formed: bool, asked: bool = True
 ) -> float | None:
@@ -110,4 +104,4 @@ def improvement(
         return 0.0
     if previous is None:
         return 1.0
-    return 1.0 if (score < previous if lower_is_better else score > previous) else 0.0
+    return 1.0 if better(score, previous, lower_is_better) else 0.0

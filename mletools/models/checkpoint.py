@@ -36,7 +36,7 @@ def find_checkpoint(path: str) -> Checkpoint:
     if not folder.is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise ToolError(f"{path}: no such folder")
     config = folder / "adapter_config.json"
-    base = _base(config) if config.is_file() else path
+    base = base_of(config) if config.is_file() else path
     check_weights(folder)
     state = folder / "state.json"
     return Checkpoint(
@@ -83,7 +83,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     return recorded + conversation.token_ids(rest)
 
 
-def _base(config: Path) -> str:
+def base_of(config: Path) -> str:
     """The base model that an adapter names: a folder beside it, a folder from the current directory, or a hub name."""
     try:
         base = json.loads(config.read_text()).get("base_model_name_or_path")

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..grading.leaderboard import better
+
 HELP = "seek_help"
 Record = Mapping[str, Any]
 
@@ -100,11 +102,11 @@ def turns(rollout: Record) -> list[Turn]:
         seen = range(last + 1, message) if message is not None else range(0)
         last = last if message is None else message
         score = (record.get("node") or record.get("validation") or {}).get("score")
-        improved = score is not None and (best is None or better_than(score, best, lower))
+        improved = score is not None and (best is None or better(score, best, lower))
         best = score if improved else best
         grade = record.get("grade") or {}
         test = grade.get("score") if grade.get("valid") else None
-        if test is not None and (not best_grade or better_than(test, best_grade["score"], lower)):
+        if test is not None and (not best_grade or better(test, best_grade["score"], lower)):
             best_grade = grade
         # a rollout that is run after its turns: the last has written the program at the top
         program = rollout["code"] if at == len(records) - 1 and runs_after(rollout) else record.get("code")
@@ -151,7 +153,3 @@ def by_turn(rollout: Record, of: Sequence[Turn]) -> tuple[tuple[bool, Verdict], 
 
 def lower_is_better(rollout: Record) -> bool:
     return bool(rollout["task"]["metric"]["lower_is_better"])
-
-
-def better_than(new: float, old: float, lower: bool) -> bool:
-    return new < old if lower else new > old

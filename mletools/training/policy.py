@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..base.errors import ToolError, filling
 from ..base.hub import check_model, check_weights, damaged_weights
 from ..base.jsonl import Line
+from ..models.checkpoint import base_of
 from ..records.rollout import Rollout
 from . import checkpoints
 from .step_loader import processes
@@ -98,15 +99,7 @@ def adapter_base(folder: str | Path) -> str | None:
     what is no folder is taken for a hub name.
     """
     config = Path(folder) / "adapter_config.json"
-    if not config.is_file():
-        return None
-    base = json.loads(config.read_text()).get("base_model_name_or_path")
-    if not base:
-        raise ToolError(f"{config}: names no base model (base_model_name_or_path)")
-    for candidate in (Path(folder).resolve() / base, Path(base)):
-        if candidate.is_dir():
-            return str(candidate.resolve())
-    return str(base)
+    return base_of(config) if config.is_file() else None
 
 
 def keep_to_one_gpu(config: Any) -> None:

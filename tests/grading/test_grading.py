@@ -260,7 +260,6 @@ def test_rewards_by_hand() -> None:
     weights = rewards.SPARSE
     assert rewards.milestone(1, True, True, "silver", weights) == 0.1
     assert rewards.milestone(1, True, True, "gold", weights) == 1
-    assert rewards.human_rank(0.75) == 0.75 and rewards.human_rank(None) is None
     tried: list[tuple[float | None, float | None, bool, bool, float]] = [
         (0.5, 0.4, False, True, 1), (0.4, 0.4, False, True, 0), (0.3, 0.4, False, True, 0), (0.3, 0.4, True, True, 1),
         (None, 0.4, True, True, 0), (0.1, None, False, True, 1), (None, None, True, True, 0), (0.9, 0.1, False, False, -1),

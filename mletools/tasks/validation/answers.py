@@ -6,6 +6,7 @@ which is said.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,7 +121,7 @@ def _complete(task: Task, cells: Sequence[str], known: Sequence[str]) -> list[bo
     if submission.get("empty_ok"):
         return [True] * len(cells)
     parse = task.get("answer_parse", submission["parse"])
-    missing = {""}
+    missing: AbstractSet[str] = {""}
     if parse == "number" and len(set(cells) - MISSING) > 1:  # else such a word is one of two labels
         missing = MISSING
     elif parse == "label":
