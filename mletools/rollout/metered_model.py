@@ -158,6 +158,9 @@ def as_answer(reply: Reply, seconds: float, price: Price | None = None, own_pric
     return answer
 
 
+_GATHER_S = 0.01  # little beside an answer
+
+
 @dataclass(eq=False)
 class _Waiting:
     """A request, and what came of it: a reply or an error."""
@@ -216,6 +219,10 @@ class _Queue:
         self._waiting.append(own)
         with self._engine:
             while not own.answered:
+                came = 0
+                while came < len(self._waiting) < most:  # those that were answered together ask again together
+                    came = len(self._waiting)
+                    time.sleep(_GATHER_S)
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
                 _answer(self._model, batch)
         return own.result()

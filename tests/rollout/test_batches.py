@@ -162,6 +162,22 @@ def test_agents_that_wait_for_an_engine_in_this_process_are_sampled_together() -
     assert engine.calls[0] == [0] and sorted(seed for call in engine.calls for seed in call) == list(range(8))
 
 
+def test_who_was_answered_together_asks_again_together() -> None:
+    engine = Engine()
+    model = MeteredModel(engine)
+
+    def ask(at: int) -> None:
+        for turn in range(5):
+            model.ask("", [{"role": "user", "content": "a"}], 10 * at + turn, None, 9)
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(map(len, engine.calls)) == 20 and len(engine.calls) < 12  # 5, were no thread ever late; 20 one by one
+
+
 def test_an_agent_alone_waits_for_nobody() -> None:
     engine = Engine()
     model = MeteredModel(engine)
