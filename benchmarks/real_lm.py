@@ -371,9 +371,10 @@ def wording(parts: Iterator[Part], kept: Path, words: list[str]) -> str:
 
 
 def improving(parts: Iterator[Part], kept: Path) -> str:
-    """Of each policy's answers that improve on a program, those of training and the fresh ones: on how many that failed, how many of these
-    no longer do, how many are the same program once more; and on how many that did not fail, how many of these do not, and so on. A program fails
-    that hands in nothing valid, of fresh answers (which are graded as one) nothing at all.
+    """Of each policy's answers that improve on a program, those of training and the fresh ones: how many improve on a program that had
+    failed, how many of these are valid, how many the same program once more; and the same of programs that had not. In training a
+    program is improved on that has left a submission, and has failed where that is invalid; of fresh answers, whatever it was, and it
+    has failed where it left none (the two answers are graded as one).
     """
     lines = []
     for part in parts:
