@@ -24,6 +24,7 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "sdpa_one_token"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
+PREFILLED = 8192  # tokens of prompts
 ROOM = 256  # tokens by which a full layer grows
 LEAVING = 0.75  # share of a batch that has ended before it leaves; earlier it took longer: benchmarks/sampling_speed.md
 TOKENS = 32  # of a product that weights are packed for; those of others are as right
@@ -128,13 +129,39 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 
 
 def prefill(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> Any:
-    """A cache, with room ahead, of the tokens (rows, tokens), padded on the left. A row that comes twice is computed once."""
-    cache: Any = DynamicCache(config=model.config)
+    """A cache, with room ahead, of the tokens (rows, tokens), padded on the left. A row that comes twice is computed once, and
+    rows of like length together, at most PREFILLED tokens at once: what is computed of them is many times what is kept.
+    """
     distinct, where = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
     ids, mask = distinct.chunk(2, dim=1)
-    model(ids, attention_mask=mask, position_ids=positions(mask), past_key_values=cache, logits_to_keep=1)
-    cache.layers = [RoomyLayer(layer.keys[where], layer.values[where]) for layer in cache.layers]
+    count, width = ids.shape
+    cache: Any = DynamicCache(config=model.config)
+    wide: list[list[torch.Tensor]] = []  # by layer, keys and values of all rows
+    for rows in _alike(mask.sum(dim=1).tolist()):
+        own = slice(width - max(1, int(mask[rows].sum(dim=1).max())), None)
+        part: Any = DynamicCache(config=model.config)
+        some = mask[rows, own]
+        model(ids[rows, own], attention_mask=some, position_ids=positions(some), past_key_values=part, logits_to_keep=1)
+        for at, layer in enumerate(part.layers):
+            if at == len(wide):
+                wide.append(
+                    [each.new_zeros(count, each.size(1), width, each.size(3)) for each in (layer.keys, layer.values)]
+                )
+            for whole, states in zip(wide[at], (layer.keys, layer.values), strict=True):
+                whole[rows, :, own] = states
+    cache.layers = [RoomyLayer(keys[where], values[where]) for keys, values in wide]
     return cache
+
+
+def _alike(lengths: list[int]) -> Iterator[list[int]]:
+    """Rows by rising length, as many at once as have PREFILLED tokens with their padding."""
+    some: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if some and (len(some) + 1) * lengths[row] > PREFILLED:
+            yield some
+            some = []
+        some.append(row)
+    yield some
 
 
 def sample_rows(

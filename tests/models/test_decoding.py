@@ -37,13 +37,16 @@ def logits(model, ids: torch.Tensor, mask: torch.Tensor, begin: int, cache) -> t
 
 
 @pytest.mark.parametrize("kind", [(LlamaForCausalLM, LlamaConfig), (Qwen3ForCausalLM, Qwen3Config)])
+@pytest.mark.parametrize("at_once", [8192, 20, 1])
 @torch.inference_mode()
-def test_the_logits_are_those_of_a_fresh_pass(kind, monkeypatch) -> None:
+def test_the_logits_are_those_of_a_fresh_pass(kind, at_once: int, monkeypatch) -> None:
     torch.manual_seed(0)
     model = kind[0](kind[1](**SHAPE)).eval()
     ids = torch.randint(0, 50, (6, 20))
     mask = torch.ones_like(ids)
     mask[0, :4] = mask[3, :4] = 0  # padding on the left
+    mask[4, :8] = 0
+    monkeypatch.setattr(decoding, "PREFILLED", at_once)
     ids[3, :9], ids[5, :9], ids[2, :9] = ids[0, :9], ids[1, :9], ids[1, :9]
     expected = model(ids, attention_mask=mask, position_ids=decoding.positions(mask)).logits[:, 9:]
     monkeypatch.setattr(decoding, "ROOM", 3)
