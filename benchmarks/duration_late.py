@@ -81,7 +81,7 @@ class Found:
     largest: float = 1.0
     seconds: float = 0.0
     steps: int = 0
-    lost: int = 0
+    lost: float = 0
     oldest: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 

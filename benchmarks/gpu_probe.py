@@ -466,10 +466,9 @@ def on_the_card(size: str, folder: Path, device: str) -> Iterator[None]:
         made("1m", folder, "cpu")  # a tokenizer
         configured(size, folder)
 
-    def loaded(model: str, rank: int, alpha: int, dtype: str) -> tuple[Any, Any]:
-        return made(size, folder, device), LoraConfig(
-            r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
+    def loaded(model: str, rank: int, alpha: int, dtype: str) -> policy.Loaded:
+        fresh = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        return policy.Loaded(made(size, folder, device), fresh)
 
     policy.load_policy = loaded
     try:

@@ -100,7 +100,7 @@ class Selection:
 
     def _decide(self, group: list[Member]) -> Iterator[Decision]:
         ordered = sorted(group, key=lambda member: member[0]["sample"])
-        programs: dict[str, str] = {}  # of the rollouts that stay so far: the digest, and whose it is
+        programs: dict[str, int] = {}  # of the rollouts that stay so far: the digest, and the sample
         members = [self._alone(rollout, measured, programs) for rollout, measured in ordered]
         kept = [member for member in members if member.reason is None]
         why = None
@@ -110,20 +110,20 @@ class Selection:
             why = "no spread: all rewards left in the group are equal"
         left = 0 if why else len(kept)
         if not why:
-            self._remember(ordered[0][0]["task"]["id"], {one.rollout["id"] for one in kept}, programs)
+            self._remember(ordered[0][0]["task"]["id"], {one.rollout["sample"] for one in kept}, programs)
         for member in members:
             yield replace(member, reason=member.reason or why, arrived=len(group), members=left)
 
-    def _remember(self, task: str, kept: set[str], programs: Mapping[str, str]) -> None:
+    def _remember(self, task: str, kept: set[int], programs: Mapping[str, int]) -> None:
         """The programs of the rollouts that are kept: a later one that is equal is a duplicate."""
         seen = self._seen.setdefault(task, {})
-        for digest, rollout in programs.items():
-            if rollout in kept:
+        for digest, sample in programs.items():
+            if sample in kept:
                 seen[digest] = None
         while len(seen) > DIGESTS:
             del seen[next(iter(seen))]
 
-    def _alone(self, rollout: Rollout, measured: Measures, programs: dict[str, str]) -> Decision:
+    def _alone(self, rollout: Rollout, measured: Measures, programs: dict[str, int]) -> Decision:
         """The decision on a rollout whatever its group is; `programs` are those of its group's rollouts before it."""
         earlier = rollout.get("filter")
         if earlier and earlier["kept"] is False:  # marked by a run before this one
@@ -135,7 +135,7 @@ class Selection:
         of_value = self._of_value(rollout, reward, notes) if reward is not None else None
         return Decision(rollout, self._plain(rollout, notes, programs) or of_value, notes)
 
-    def _plain(self, rollout: Rollout, notes: Notes, programs: dict[str, str]) -> str | None:
+    def _plain(self, rollout: Rollout, notes: Notes, programs: dict[str, int]) -> str | None:
         """Why the rollout is dropped whatever its task's other rewards are, or None."""
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
@@ -158,7 +158,7 @@ class Selection:
             digest = content_id(normal_form(rollout["code"]))
             if digest in programs or digest in self._seen.get(rollout["task"]["id"], {}):
                 return "duplicate: the same program as an earlier one"
-            programs[digest] = rollout["id"]
+            programs[digest] = rollout["sample"]
         return None
 
     def _of_value(self, rollout: Rollout, reward: float, notes: Notes) -> str | None:

@@ -168,7 +168,7 @@ def ours(torch, model: Path, samples: list[Sample], out: Path, options: GrpoOpti
     run = GrpoRun(str(model), out, options)
     load = __import__("mletools.training.policy", fromlist=["policy"])
     real = load.load_policy
-    load.load_policy = lambda *given: (real(*given)[0].double(), real(*given)[1])
+    load.load_policy = lambda *given: (found := real(*given))._replace(model=found.model.double())
     trainer = __import__("mletools.training.trl_trainer", fromlist=["RecordedTrainer"]).RecordedTrainer
     reference = trainer._reference
     # A run's first policy is its reference, from which nothing has departed yet: here the sampler's numbers stand in.
