@@ -486,9 +486,9 @@ def in_float32() -> Iterator[None]:
 
     settings, load = policy.device_settings, policy.load_policy
 
-    def loaded(model: str, rank: int, alpha: int, dtype: str) -> tuple[Any, Any]:
-        _, adapter = load(model, rank, alpha, dtype)
-        return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), adapter
+    def loaded(model: str, rank: int, alpha: int, dtype: str) -> policy.Loaded:
+        whole = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        return load(model, rank, alpha, dtype)._replace(model=whole)
 
     policy.device_settings = lambda dtype: {**settings(dtype), "bf16": False}
     policy.load_policy = loaded
