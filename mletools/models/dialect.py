@@ -173,9 +173,9 @@ def _learnt(known: Known, status: int, body: bytes, sent: Mapping[str, object]) 
         return replace(known, streams=True), "the server answers as a stream only, and is asked for one from now on"
     if not known.joins_user and re.search(r"role .?user.? after role .?tool", message, re.I):  # Mistral
         return replace(known, joins_user=True), "the server takes no question behind a tool's message: they are joined"
-    if not known.fills_empty and re.search(
-        r"non-empty|(?:cannot|must not|may not) be empty|content or tool_calls", message, re.I
-    ):  # Anthropic; Mistral and DeepSeek
+    # Anthropic; Mistral and DeepSeek
+    empty = r"non-empty|(?:cannot|must not|may not) be empty|content or tool_calls"
+    if not known.fills_empty and re.search(empty, message, re.I):
         return replace(known, fills_empty=True), f"the server takes no empty message: {NOTHING!r} is sent for it"
     if "max_tokens" in names:
         if not server_errors.says(

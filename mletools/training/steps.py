@@ -19,8 +19,8 @@ class Row:
 
 @dataclass(frozen=True)
 class OptimiserStep:
-    """One optimiser step. rows: of the loss; lost: rollouts that no step takes, for they never come or come too late, of groups that several steps share a part; in_flight:
-    rollouts of its groups that may still come.
+    """One optimiser step. rows: of the loss; lost: rollouts that no step takes, for they never come or come too late (of a group
+    that several steps share its part of them); in_flight: rollouts of its groups that may still come.
 
     weights: of the samples, None where the step was not weighted by duration.
     """

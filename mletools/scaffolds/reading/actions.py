@@ -252,9 +252,8 @@ class _Reader:
             return _unframed(read)
         if code is not None and parsed(code) is None:
             inner = read_answer(code)
-            if (
-                inner.code is not None and inner.rule != "no_fence"
-            ):  # the tag is a frame: what stands in it is the program
+            # the tag is a frame: what stands in it is the program, whatever is ahead of its imports
+            if inner.code is not None and inner.rule != "no_fence":
                 return replace(read, fields={**read.fields, "code": inner.code}, rule=rule or "fence_in_tag")
             if unclosed:
                 return None

@@ -57,10 +57,16 @@ def _may(name: str, path: Path, targets: Sequence[str], rows: "_Rows", how: Dial
     beside = "/" not in name
     if low.endswith((*ARRAYS, *WORDS)):
         return beside and (low.endswith(ARRAYS) or _has_word(path, targets))
-    if low.endswith(MEDIA):
+    if low.endswith(MEDIA) or (not low.endswith(TABLES) and _is_binary(path)):
         return False
     prose = not low.endswith(TABLES) or low.endswith(".txt") or (low.endswith(BINARY) and not beside)
     return _has_column(path, targets, rows.names, how, prose) or rows.begin(path)
+
+
+def _is_binary(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))  # UTF-16
 
 
 def _has_name(path: Path, targets: Sequence[str]) -> bool:
