@@ -9,6 +9,7 @@ import pytest
 
 from mletools.base.errors import RecordError, ToolError
 from mletools.models import ContextExceeded, Reply, Request
+from mletools.rollout import metered_model
 from mletools.rollout.metered_model import MeteredModel, _Waiting
 
 
@@ -162,7 +163,8 @@ def test_agents_that_wait_for_an_engine_in_this_process_are_sampled_together() -
     assert engine.calls[0] == [0] and sorted(seed for call in engine.calls for seed in call) == list(range(8))
 
 
-def test_who_was_answered_together_asks_again_together() -> None:
+def test_who_was_answered_together_asks_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metered_model, "_GATHER_S", 0.3)  # threads are late beside other tests
     engine = Engine()
     model = MeteredModel(engine)
 
