@@ -211,21 +211,38 @@ class _Queue:
     def __init__(self, model: Model):
         self._model = model
         self._waiting: deque[_Waiting] = deque()
-        self._engine = threading.Lock()
+        self._busy = False
+        self._changed = threading.Condition()
 
     def sample(self, request: Request, most: int) -> tuple[Reply, float]:
         """The reply, and its share of the seconds of its call, which has at most `most` requests."""
         own = _Waiting(request)
-        self._waiting.append(own)
-        with self._engine:
+        with self._changed:
+            self._waiting.append(own)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: own.answered or not self._busy)
+            if own.answered:
+                return own.result()
+            self._busy = True
+        try:
             while not own.answered:
-                came = 0
-                while came < len(self._waiting) < most:  # those that were answered together ask again together
-                    came = len(self._waiting)
-                    time.sleep(_GATHER_S)
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
-                _answer(self._model, batch)
+                _answer(self._model, self._gather(most))
+                with self._changed:
+                    self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
         return own.result()
+
+    def _gather(self, most: int) -> list[_Waiting]:
+        """Those that wait, and who comes in the meantime: those that were answered together ask again together."""
+        with self._changed:
+            came = 0
+            while came < len(self._waiting) < most:
+                came = len(self._waiting)
+                self._changed.wait_for(lambda: len(self._waiting) > came, _GATHER_S)  # noqa: B023
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
 
 
 class _Batch:
