@@ -462,6 +462,20 @@ def test_truth_values_of_a_folder(tmp_path: Path, known: bool, metric: str) -> N
     assert task["provenance"]["sanity"]["perfect_submission"] == 1
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "auroc"])
+def test_mixed_spellings_of_a_folder_become_one(tmp_path: Path, metric: str) -> None:
+    train = "id,x,y\n" + "".join(f"{at},{at % 7},{['TRUE', 'False', 'true', '0'][at % 4]}\n" for at in range(100))
+    task, notes = contest(folder_of(tmp_path, rows(range(101, 121)), None, train), tmp_path, metric)
+    assert "column 'y' spells labels in several ways: '0', 'TRUE', 'true' are changed" in notes
+    assert task["provenance"]["sanity"]["perfect_submission"] == 1
+    folder = tmp_path / task["data"]["dir"] / "public"
+    assert set(pd.read_csv(folder / "train.csv", dtype=str)["y"]) == {"True", "False"}
+    if metric == "accuracy":
+        assert task["submission"]["labels"] == ["False", "True"]
+    else:
+        assert task["provenance"]["positive"] == "True"
+
+
 def test_a_folder_with_other_separators_and_words_among_numbers(tmp_path: Path) -> None:
     train = "id;x;y\n" + "".join(f"{at};{at % 7},5;{at * 3 % 11},25\n" for at in range(1, 101))
     folder = folder_of(tmp_path, rows(range(101, 121)).replace(",", ";"), None, train)

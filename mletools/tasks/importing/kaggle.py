@@ -27,7 +27,7 @@ from .modality import modality_of
 from .options import Candidate, ImportOptions
 from .sheet import Nameless, read_header, read_sheet
 from .split import complete_rows, constant_file, draft_of, equal_rows, strata_of
-from .targets import require_numbers, require_two
+from .targets import one_spelling, require_numbers, require_two
 from .telling import may_tell
 
 DESCRIPTIONS = ("description.md", "description.txt")
@@ -185,6 +185,11 @@ def _question(options: ImportOptions, public: dict[str, Path], missing: Abstract
         told.append(
             f"{len(sheet.lines) - len(rows)} of {len(sheet.lines)} rows of train.csv have no target: none is held out"
         )
+    for name in targets:
+        spelled, note = one_spelling(name, [train[name][at] for at in rows])
+        told += note
+        for at, cell in zip(rows, spelled, strict=True):
+            train[name][at] = cell
     for name in targets if rows and len(targets) == 1 else ():
         require_two(name, [train[name][at] for at in rows])
     labels = known_labels([train[targets[0]][at] for at in rows]) if len(targets) == 1 else []
