@@ -378,6 +378,27 @@ def test_commas_that_may_be_between_thousands(tmp_path: Path, separator: str) ->
     assert read_sheet(path).columns["people"] == ["22.135", "9.071", "557", "0.5"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_names_of_columns_may_hold_line_breaks(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(end.join(['"weight', '(kg)",y', "1,2", '"3', '4",5', "x"]).encode())
+    with pytest.raises(Rejected, match=r"line 6 has 1 cells, the first line has 2"):
+        read_sheet(path)
+    path.write_bytes(end.join(['"weight', '(kg)",y', "1,2", '"3', '4",5', ""]).encode())
+    sheet = read_sheet(path)
+    assert sheet.columns == {"weight (kg)": ["1", f"3{end}4"], "y": ["2", "5"]} and list(sheet.lines) == [3, 5]
+    assert sheet.notes == ["table.csv: names of columns hold line breaks, which become spaces"]
+    assert read_header(path) == ["weight (kg)", "y"]
+
+
+@pytest.mark.parametrize("header", ['"weight,y', 'x,"weight'])
+def test_a_quote_in_the_header_that_does_not_end_is_named(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"# of a scale\n{header}\n1,2\n3,4\n")
+    with pytest.raises(Rejected, match=r"table.csv: line 2: a quote in the header does not end"):
+        read_sheet(path)
+
+
 def test_points_between_thousands_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("shop;sales;share\na;7.444;0.25\nb;557;0.5\nc;1.200.000;0.75\n")

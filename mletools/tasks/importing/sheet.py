@@ -147,7 +147,7 @@ class _Text:
         self.separator = how.separator or self._told_separator or self._found_separator(lines[at:], path)
         self._first, self._lines = at, lines[at:]
         self._skips_spaces = self.separator == " " or _are_spaced(lines[at], self.separator)
-        header = self._row(self._lines[0])
+        header = self._first_row()
         if at and lines[at - 1].startswith(_COMMENT):
             header = self._header_in_comment(lines[at - 1]) or header
         self.header = self._plain_names(header)
@@ -207,6 +207,22 @@ class _Text:
                 f"begins with {_counted(at - comments, 'line')} that {lines[comments][0]!r} marks as comments"
             )
         return at
+
+    def _first_row(self) -> list[str]:
+        """The cells of the first row, whose line breaks become spaces."""
+        reader = self._reader(self._lines, strict=True)
+        try:
+            header = [" ".join(name.split()) if "\n" in name else name for name in next(reader, [])]
+        except csv.Error:
+            header = self._row(self._lines[0])
+            if "\n" in header[-1]:
+                raise Rejected(f"{self._name}: line {self._first + 1}: a quote in the header does not end") from None
+            return header
+        if reader.line_num > 1:
+            self.notes.append("names of columns hold line breaks, which become spaces")
+            self._lines = ["".join(self._lines[: reader.line_num]), *self._lines[reader.line_num :]]
+            self._first += reader.line_num - 1
+        return header
 
     def _header_in_comment(self, line: str) -> list[str]:
         """The names in the last comment, where it is the header: as wide as all rows below, which are not names."""
