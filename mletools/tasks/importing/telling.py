@@ -17,7 +17,8 @@ from ..table import Rejected
 from .columns import Columns
 from .sheet import Dialect, Nameless, read_header
 
-ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".pkl", ".pickle", ".joblib")
+PICKLES = (".pkl", ".pickle", ".joblib")
+ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", *PICKLES)
 # of which not all is looked at
 OTHER_TABLES = (
     ".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".feather", ".arrow", ".orc", ".avro", ".db", ".sqlite", ".sqlite3", ".mdb",

@@ -8,14 +8,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
 from ...base.csv_files import CsvError, delimiter_of, read_rows
+from ..importing import telling
 from ..table import Rejected
 
 TABLES = (".csv", ".tsv")
 TEXTS = (".txt", ".dat", ".data", ".tab", ".psv")  # which may be tables, and may be prose
 SEPARATORS = ",;\t|"
-# Other forms of a table, and archives that are not looked into: refused where their name does not say better.
-OTHER_TABLES = (".parquet", ".feather", ".xlsx", ".json", ".jsonl", ".pkl", ".pickle", ".gz", ".db", ".sqlite")
-ARCHIVES = (".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+# Archives and other forms of a table, which are not looked into: refused where their name does not say better.
+ARCHIVES = (".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+OTHER_TABLES = (".parquet", ".gz", ".bz2", ".xz", ".zst", *telling.PICKLES, *telling.OTHER_TABLES, *telling.JSON)
 HEADER_BYTES = 1 << 20
 
 
