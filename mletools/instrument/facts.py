@@ -6,7 +6,7 @@ sandbox.
 
 from typing import Any, TypedDict
 
-Sites = dict[str, list[list[Any]]]  # calls and places, see sites.py
+Sites = dict[str, list[list[Any]]]  # calls, loops and places, see sites.py
 
 
 class ColumnFacts(TypedDict, total=False):
@@ -30,6 +30,7 @@ class ObserverSettings(TypedDict):
 
     tokens: list[str]  # by marker
     calls: list[list[Any]]
+    loops: list[list[Any]]
     places: list[list[Any]]
     waits: bool  # for the places
     data: DataFacts

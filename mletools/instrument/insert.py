@@ -19,7 +19,7 @@ from .calls import Place, earned
 from .facts import Sites
 from .operations import MARKERS
 from .removal import same_program, without_reports
-from .sites import call_sites, place_sites
+from .sites import sites_of
 
 # Reports go to descriptor 1 in one write, because the program may redirect or close sys.stdout; each is printed once,
 # because a fit in a loop would flood the output.
@@ -76,7 +76,7 @@ def instrument(code: str) -> Instrumented:
     except RecursionError:
         return Instrumented(None, [], _TOO_DEEP)
     if not _room_for_helper(tree):
-        return Instrumented(code, [], None, {"calls": [], "places": []})
+        return Instrumented(code, [], None, {"calls": [], "loops": [], "places": []})
     name = _free_name(code)
     edits: list[_Edit] = []
     behind: dict[tuple[int, int, str], Place] = {}
@@ -92,16 +92,15 @@ def instrument(code: str) -> Instrumented:
         marker_names.add(MARKERS[0])
         placed.append((imports, MARKERS[0]))
     at_imports = [] if imports is None else [(imports, MARKERS[0])]
-    sites = {"calls": call_sites(tree), "places": place_sites(tree, at_imports)}
-    return replace(_assembled(code, tree, name, edits, placed, marker_names), sites=sites)
+    return replace(_assembled(code, tree, name, edits, placed, marker_names), sites=sites_of(tree, at_imports))
 
 
 def instrument_at(code: str, tree: ast.Module, reports: Sequence[tuple[Place, str]]) -> Instrumented:
     """`code` with reports at the given places of its `tree`."""
     if not _room_for_helper(tree):
         return Instrumented(None, [], "does nothing")
-    sites = {"calls": call_sites(tree), "places": place_sites(tree, reports)}
-    return replace(_assembled(code, tree, _free_name(code), [], reports, {m for _, m in reports}), sites=sites)
+    assembled = _assembled(code, tree, _free_name(code), [], reports, {m for _, m in reports})
+    return replace(assembled, sites=sites_of(tree, reports))
 
 
 def parsed(code: str) -> ast.Module | str:

@@ -487,7 +487,7 @@ def compiled(text: bytes, script: str, config: ObserverSettings) -> types.CodeTy
     hooks = _Hooks()
     for name in _HOOKS:
         setattr(hooks, name, opaque(getattr(observer, name)))
-    code = weave(text, script, config["calls"], config["places"], hooks)
+    code = weave(text, script, config["calls"], config["loops"], config["places"], hooks)
     observer.woven = hook_calls(code)
     copyreg.pickle(type(opaque(len)), opaque(observer.reduced))
     sys.addaudithook(observer.audit)

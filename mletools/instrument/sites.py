@@ -16,6 +16,7 @@ from typing import Any
 from ..base.sources import joined
 from . import evidence, judging, observer, operations, weaving
 from .calls import Around, Place, calls_of, is_of_training_rows, is_watched
+from .compilers import compiled
 from .facts import DataFacts, ObserverSettings, Sites
 from .names import Names, dotted, words
 from .operations import MARKERS
@@ -30,27 +31,44 @@ globals().update({
 """
 
 
-def call_sites(tree: ast.Module) -> list[list[Any]]:
-    """[number of the call in ast.walk's order, flags, positions of functions passed on] of each site."""
-    names = Names.of(tree)
-    own = _functions(tree)
+def sites_of(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> Sites:
+    """Where a program is watched, by numbers in ast.walk's order; nothing in annotations and in compiled functions.
+
+    calls: [number of the call, flags, positions of functions passed on]. loops: [number of the statement] of each that
+    contains such a call or one of the program's functions. places: [number of the statement, whether after it, marker].
+    """
+    names, own = Names.of(tree), _functions(tree)
+    left_out = compiled(tree, names) | _annotations(tree)
     numbers = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.Call))}
-    call_sites = []
+    found: dict[ast.AST, list[Any]] = {}
     for call, _, around in calls_of(tree, names, strings=True):
         passed_on = _passed_on(call, names)
-        if passed_on or _could_earn(call, names, own):
-            call_sites.append([numbers[call], _flags(call, around, names), passed_on])
-    return sorted(call_sites)[:_MOST_SITES]
-
-
-def place_sites(tree: ast.Module, places: Sequence[tuple[Place, str]]) -> list[list[Any]]:
-    """[number of the statement in ast.walk's order, whether after it, the marker] of each place."""
+        if call not in left_out and (passed_on or _could_earn(call, names, own)):
+            found[call] = [numbers[call], _flags(call, around, names), passed_on]
+    calls = sorted(found.values())[:_MOST_SITES]
     statements = {node: at for at, node in enumerate(n for n in ast.walk(tree) if isinstance(n, ast.stmt))}
+    loops = [
+        [at]
+        for node, at in statements.items()
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node not in left_out
+        if any(each in found or _last_name(each) in own for each in ast.walk(node) if isinstance(each, ast.Call))
+    ]
     place_sites = []
     for place, marker in places:
         statement = place.body[place.at - 1] if place.at else place.body[0]
-        place_sites.append([statements[statement], bool(place.at), MARKERS.index(marker)])
-    return place_sites
+        if statement not in left_out:
+            place_sites.append([statements[statement], bool(place.at), MARKERS.index(marker)])
+    return {"calls": calls, "loops": loops, "places": place_sites}
+
+
+def _annotations(tree: ast.Module) -> set[ast.AST]:
+    """All nodes of annotations, which may be read as text."""
+    values = (getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns"))
+    return {node for value in values if isinstance(value, ast.expr) for node in ast.walk(value)}
+
+
+def _last_name(call: ast.Call) -> str:
+    return (dotted(call.func) or "").rpartition(".")[2] or getattr(call.func, "attr", "")
 
 
 def tokens_of(nonce: str) -> list[str]:
@@ -63,6 +81,7 @@ def observer_text(nonce: str, sites: Sites, data: DataFacts, *, waits: bool = Fa
     config: ObserverSettings = {
         "tokens": tokens_of(nonce),
         "calls": sites["calls"],
+        "loops": sites["loops"],
         "places": sites["places"],
         "waits": waits,
         "data": data,

@@ -14,10 +14,16 @@ from typing import Any
 
 
 class _Weaver(ast.NodeTransformer):
-    """Adds hooks around the calls at `sites`, at places, and after loops that contain such calls."""
+    """Adds hooks around `calls`, at `places`, after `after` and after comprehensions that contain such calls."""
 
-    def __init__(self, sentinel: bytes, calls: dict[ast.AST, tuple[int, list[int]]], places: dict[ast.AST, list[Any]]):
-        self.sentinel, self.calls, self.places = sentinel, calls, places
+    def __init__(
+        self,
+        sentinel: bytes,
+        calls: dict[ast.AST, tuple[int, list[int]]],
+        after: set[ast.AST],
+        places: dict[ast.AST, list[Any]],
+    ):
+        self.sentinel, self.calls, self.after, self.places = sentinel, calls, after, places
         self.loops = self.woven = 0
 
     def _hook(self, name: str, number: int, value: ast.expr, where: ast.AST) -> ast.expr:
@@ -80,7 +86,7 @@ class _Weaver(ast.NodeTransformer):
             places = self.places.get(each, [])
             done += [self._statement("place", number, each) for after, number in places if not after]
             done.append(each)
-            if isinstance(each, (ast.For, ast.AsyncFor, ast.While)) and self.woven:
+            if each in self.after:
                 done.append(self._statement("loop", int(self.loops == 0), each))
             done += [self._statement("place", number, each) for after, number in places if after]
         return done
@@ -110,8 +116,10 @@ def hook_calls(code: types.CodeType) -> dict[int, tuple[types.CodeType, frozense
     return calls
 
 
-def weave(text: bytes, script: str, calls: list[Any], places: list[Any], hooks: Any) -> types.CodeType:
-    """The program `text`, with `hooks` at its calls and places (see sites.py)."""
+def weave(
+    text: bytes, script: str, calls: list[Any], loops: list[Any], places: list[Any], hooks: Any
+) -> types.CodeType:
+    """The program `text`, with `hooks` at its calls, loops and places (see sites.py)."""
     tree = ast.parse(text, script)
     nodes = list(ast.walk(tree))
     call_nodes = [node for node in nodes if isinstance(node, ast.Call)]
@@ -120,6 +128,7 @@ def weave(text: bytes, script: str, calls: list[Any], places: list[Any], hooks: 
     reported: dict[ast.AST, list[Any]] = {}
     for at, after, number in places:
         reported.setdefault(statements[at], []).append((after, number))
+    followed: set[ast.AST] = {statements[at] for (at,) in loops}
     sentinel = b"\0hooks" + os.urandom(16)
-    code = compile(_Weaver(sentinel, woven, reported).visit(tree), script, "exec", dont_inherit=True)
+    code = compile(_Weaver(sentinel, woven, followed, reported).visit(tree), script, "exec", dont_inherit=True)
     return _with_hooks(code, sentinel, hooks)

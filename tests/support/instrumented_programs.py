@@ -323,6 +323,30 @@ model.eval()
 with torch.inference_mode():
     pred = model(xt)
 """, "ILDATP"),
+    "torch, compiled": (TORCH + """
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 1)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = scaled(layer(x), nn.Softplus())
+        return x.squeeze()
+def scaled(x, gate):
+    for _ in range(2):
+        x = gate(x) / 2
+    return x
+model = torch.compile(Deep(), backend="eager", fullgraph=True); opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def train_step(xb, yb):
+    loss = nn.MSELoss()(model(xb), yb)
+    opt.zero_grad(); loss.backward(); opt.step()
+for _ in range(2):
+    for xb, yb in train_loader:
+        train_step(xb, yb)
+model.eval()
+with torch.no_grad():
+    pred = model(xt)
+""", "ILDATP"),
 }  # fmt: skip
 
 # Programs that do nothing of what they pretend.
