@@ -115,6 +115,10 @@ class Grader:
             # the share of human teams beaten (MLE-RL, section 4.2); None where invalid, which MLE-RL leaves out of the loss
             return graded["human_rank"], {"rule": "human-rank"}
         if options.reward == "improvement":
+            if not work.comparable:
+                raise RecordError(
+                    "--reward improvement: state has no score to compare with, but a validation score alone"
+                )
             improved = rewards.improvement(score, work.previous, lower, work.well_formed, work.asked)
             return improved, {"rule": "improvement", "previous": work.previous, "well_formed": work.well_formed}
         weights = read_weights(options.milestone)
@@ -137,18 +141,27 @@ class _Work:
     format_rate: float = 1.0
     markers: int = 0
     previous: float | None = None
+    comparable: bool = True
     asked: bool = True
 
     @staticmethod
     def of(rollout: Rollout) -> "_Work":
-        """An idea, or a step of a search, is well formed only if it is whole; work in turns may end by any bound."""
+        """An idea, or a step of a search, is well formed only if it is whole; work in turns may end by any bound.
+
+        RecordError: there are more reports than exist.
+        """
+        if (markers := len({*rollout["execution"]["markers"]})) > rewards.MARKER_COUNT:
+            raise RecordError(
+                f"execution.markers: {markers} different reports, of which there are {rewards.MARKER_COUNT}"
+            )
         ended = rollout["stop_reason"]
         is_idea = rollout["scaffold"] == "idea" or "step" in rollout
         return _Work(
             ended == "finished" if is_idea else ended != "format",
             rollout.get("format_rate", 1.0 if ended == "finished" else 0.0),
-            len(rollout["execution"]["markers"]),
+            markers,
             rollout.get("state", {}).get("score"),
+            "score" in rollout.get("state", {"score": None}),
             not (is_idea and ended == "context") and "refused" not in (rollout.get("implementer") or {}),
         )
 

@@ -106,6 +106,26 @@ def test_improvement_over_the_state_that_a_rollout_began_from(place: Path) -> No
     assert found[2]["grade"]["reward"] == {"rule": "improvement", "previous": 0.75, "well_formed": False}
 
 
+@pytest.mark.parametrize(
+    ("change", "options", "reason"),
+    [
+        ({"state": {"validation": 0.9}}, ["--reward", "improvement"], "state has no score to compare with"),
+        ({"markers": list("abcdefgh")}, ["--reward", "partial-credit"], "execution.markers: 8 different reports"),
+    ],
+)
+def test_what_a_reward_cannot_read_is_rejected(
+    place: Path, tmp_path: Path, change: dict[str, Any], options: list[str], reason: str
+) -> None:
+    refused = tmp_path / "refused"
+    lines = [json.loads(line) for line in (place / "executed.jsonl").read_text().splitlines()]
+    changed = {**lines[1], **{name: value for name, value in change.items() if name == "state"}}
+    changed["execution"] = {**changed["execution"], **{n: v for n, v in change.items() if n == "markers"}}
+    (place / "odd.jsonl").write_text(f"{json.dumps(lines[0])}\n{json.dumps(changed)}\n")
+    found = graded(place, "--max-rejects", "1", "--rejects", str(refused), *options, source="odd.jsonl")
+    assert [record["id"] for record in found] == [lines[0]["id"]]
+    assert reason in refused.read_text()
+
+
 @pytest.mark.parametrize(("scaffold", "rewards"), [("react", [1, 1, 1, 1]), ("idea", [-1, -1, None, 1])])
 def test_work_in_turns_may_end_by_any_bound_and_still_improve(place: Path, scaffold: str, rewards: list[Any]) -> None:
     best = json.loads((place / "executed.jsonl").read_text().splitlines()[0])

@@ -122,6 +122,12 @@ def test_probabilities_are_bounded_and_sum_to_one(tmp_path: Path) -> None:
         grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n1,0.5,0.6\n2,0,1\n").reason
         == "the targets of row '1' sum to 1.1, not 1"
     )
+    many = {**spec, "target": [f"c{at}" for at in range(8)]}
+    del many["range"]
+    header, huge = ",".join(["id", *many["target"]]), ",".join(["1e308,1e308,-1e308,-1e308"] * 2)
+    (tmp_path / "many.csv").write_text(f"{header}\n1,1,0,0,0,0,0,0,0\n2,0,1,0,0,0,0,0,0\n")
+    no_sum = grade({**task(many, "mae"), "answers": "many.csv"}, tmp_path, f"{header}\n1,{huge}\n2,{huge}\n".encode())
+    assert no_sum.reason == "the targets of row '1' sum to nan, not 1"
     outside = grade(task(spec, "log_loss"), tmp_path, b"id,a,b\n1,1.5,-0.5\n2,0,1\n")
     assert outside.reason == "column 'a' of row '1' is 1.5, outside [0, 1]"
 

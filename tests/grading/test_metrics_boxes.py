@@ -352,9 +352,19 @@ def test_hostile_boxes_neither_crash_nor_win(values):
         for guess in (boxes, others):
             for metric in (map_coco, map_voc, box_iou_precision):
                 assert metric(truth, column(guess)) == 0
-            assert 0 <= map_voc(truth, column(guess), interpolation="missed_at_0") <= 1
+            allowed = [{**each, "score": abs(each["score"])} for each in guess]
+            assert 0 <= map_voc(truth, column(allowed), interpolation="missed_at_0") <= 1
         assert map_3d(column([solid(100, width=3)]), column(solids)) == 0
         assert 0 <= point_in_box_f1(truth, column(points)) <= 1
+
+
+def test_missed_boxes_do_not_rank_above_predicted_ones():
+    truth = column([box(0, 0, 10, 10)], [])
+    for score in (0.5, 0):
+        guess = column(*[[box(500, 500, score=score)]] * 2)
+        assert map_voc(truth, guess, interpolation="missed_at_0") == pytest.approx(1 / 3)
+    with pytest.raises(Undefined, match="a box has the score -1; scores must not be below 0"):
+        map_voc(truth, column(*[[box(500, 500, score=-1)]] * 2), interpolation="missed_at_0")
 
 
 def test_spans_by_hand():

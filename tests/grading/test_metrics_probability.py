@@ -256,6 +256,12 @@ def test_a_divergence_of_shares_as_they_stand() -> None:
     )
 
 
+def test_a_divergence_of_what_is_no_share_is_refused() -> None:
+    """Cut to shares, three of these would be 1 at once."""
+    with pytest.raises(Undefined, match=r"-2 is no probability; predict numbers from 0 to 1"):
+        probability.kl_divergence(np.array([[1.0, 1, 1, 0]]), np.array([[1.0, 1, 1, -2]]), normalise=False)
+
+
 def test_answers_that_give_no_score() -> None:
     two, guess = np.eye(2)[[0, 1]], np.full((2, 2), 0.5)
     with pytest.raises(Unsuited, match=r"the answers must be 0 or 1, and one is 0\.5"):

@@ -21,7 +21,7 @@ from .box_matching import (
     intersection_over_union,
 )
 from .masks import THRESHOLDS, levels
-from .registry import Unsuited, metric
+from .registry import Undefined, Unsuited, metric
 
 INTERPOLATIONS = ("area", "11", "missed_at_0")
 
@@ -101,7 +101,7 @@ def map_voc(truth: Any, guess: Any, *, iou: float | Sequence[float] = 0.5, inter
     interpolation: "area" (VOC 2010 and later), "11" (precision at 11 recalls, VOC 2007), or "missed_at_0": scikit-learn's
     average_precision_score, true boxes that are missed being positives of score 0 and images with neither true nor
     predicted box of a label negatives of score 0, and each box looks for the best true box that is left (MLE-bench's
-    grader of SIIM COVID-19). Areas are of coordinates, without VOC's pixel added. Fields as in map_coco.
+    grader of SIIM COVID-19); predicted scores below 0 are refused, for boxes that are missed would rank above them. Areas are of coordinates, without VOC's pixel added. Fields as in map_coco.
     """
     import numpy as np
 
@@ -109,6 +109,8 @@ def map_voc(truth: Any, guess: Any, *, iou: float | Sequence[float] = 0.5, inter
         raise Unsuited(f"interpolation is {interpolation!r}, not one of {', '.join(INTERPOLATIONS)}")
     true_boxes, boxes, labels = both_sides(truth, guess)
     thresholds = levels(iou)
+    if interpolation == "missed_at_0" and (below := boxes.score[boxes.score < 0]).size:
+        raise Undefined(f"a box has the score {below[0]:g}; scores must not be below 0")
     t, g, value = candidates(true_boxes, boxes, intersection_over_union(true_boxes, boxes), min(thresholds))
     scores = []
     for threshold in thresholds:

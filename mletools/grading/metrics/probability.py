@@ -256,6 +256,6 @@ def kl_divergence(truth: Any, guess: Any, *, eps: float = 1e-15, normalise: bool
         real = scaled_rows(truth)
     except Undefined as error:
         raise Unsuited(f"in the answers, {error}") from None
-    shares = scaled_rows(guess) if normalise else guess.clip(0, 1)
+    shares = scaled_rows(guess) if normalise else probabilities(guess)
     terms = real * np.log(np.where(real > 0, real, 1) / np.maximum(shares, eps))  # may be negative where sums are not 1
     return float(terms.sum(axis=1).mean())
