@@ -1,6 +1,6 @@
 """The address of a server and the key that is sent there.
 
-Covered: addresses with or without /v1, Azure's with `?api-version=`, user:password, keys in files and variables.
+Covered: addresses with or without /v1, whole ones, Azure's with `?api-version=`, user:password, keys in files and variables.
 Not covered: which role of a run has which key (options), masking a key in a message (http).
 """
 
@@ -53,10 +53,10 @@ def read_address(url: str, end: str, option: str) -> Address:
         host = port = None
     if not host or parts.scheme not in ("http", "https") or parts.fragment or not _known_query(parts.query):
         raise ToolError(f"{option}: not the address of a server, e.g. http://localhost:8000/v1")
-    path = parts.path.rstrip("/")
-    path = path.removesuffix(end if path.endswith(end) else CHAT)
+    given = parts.path.rstrip("/")
+    path = given.removesuffix(end if given.endswith(end) else CHAT)
     deployment = DEPLOYMENT in f"{path}/"
-    if not deployment and not re.search(r"/v\d", path):
+    if not deployment and path == given and not re.search(r"/v\d", path):
         path += "/v1"
     authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     shown = f"{parts.scheme}://{authority}{path}{end}"

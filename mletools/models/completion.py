@@ -59,7 +59,7 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
         count = _count(usage, name)
         if ids is not None and count is not None and count != len(ids):
             raise ValueError(f"the answer has {len(ids)} token ids and says {count} {name}")
-    calls = _calls(_of(message, "tool_calls", list) or [])
+    calls = _calls((message.get("tool_calls") and _of(message, "tool_calls", list)) or [])
     text, reasoning = _text_and_reasoning(message)
     refusal = _of(message, "refusal", str)
     finish_reason = "refusal" if refusal else FINISH_REASONS.get(str(finish), "stop")
@@ -73,8 +73,8 @@ def read_reply(body: bytes, exact: bool = True) -> Reply:
         logprobs=_logprobs(choice.get("logprobs"), token_ids) if exact else None,
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(_of(usage, "prompt_tokens_details", dict) or {}, "cached_tokens"),
-        reasoning_tokens=_count(_of(usage, "completion_tokens_details", dict) or {}, "reasoning_tokens"),
+        cached_tokens=_detail(usage.get("prompt_tokens_details"), "cached_tokens"),
+        reasoning_tokens=_detail(usage.get("completion_tokens_details"), "reasoning_tokens"),
         tool_calls=calls,
         reasoning=reasoning or None,
         usd=_usd(usage.get("cost")),
@@ -127,9 +127,19 @@ def _kind(value: Any) -> str:
 
 def _count(holder: dict[str, object], key: str) -> int | None:
     value = holder.get(key)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_COUNT):
         return value
     raise ValueError(f"{key!r} in the answer is not a count")
+
+
+def _detail(details: Any, key: str) -> int | None:
+    """A count that nothing rests on; None where there is none."""
+    try:
+        return _count(details, key) if isinstance(details, dict) else None
+    except ValueError:
+        return None
 
 
 def _usd(value: Any) -> float | None:

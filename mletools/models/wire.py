@@ -12,7 +12,9 @@ import io
 import socket
 import time
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+from ..base.errors import ToolError
 
 MOST_BYTES = 64 * 2**20  # of one response, headers included
 MOST_VALUES = 4_000_000  # of one response: an empty list of two bytes takes 64 in memory
@@ -74,7 +76,10 @@ def _pools() -> dict[str, type]:
 
 
 def pool(url: str, timeout: float) -> Any:
-    """Connections to the server of `url`, or to the proxy in the usual environment variables. timeout: seconds."""
+    """Connections to the server of `url`, or to the proxy in the usual environment variables. timeout: seconds.
+
+    ToolError: the variable names no proxy of HTTP.
+    """
     from urllib.request import getproxies, proxy_bypass
 
     import urllib3
@@ -84,11 +89,30 @@ def pool(url: str, timeout: float) -> Any:
     proxy = getproxies().get(parts.scheme)
     manager: Any = None
     if proxy and not proxy_bypass(parts.hostname or ""):
-        manager = urllib3.ProxyManager(proxy, maxsize=MOST_CONNECTIONS, timeout=bounds)
+        manager = urllib3.ProxyManager(**_proxy(proxy, parts.scheme), maxsize=MOST_CONNECTIONS, timeout=bounds)
     else:
         manager = urllib3.PoolManager(maxsize=MOST_CONNECTIONS, timeout=bounds)
     manager.pool_classes_by_scheme = _pools()
     return manager
+
+
+def _proxy(address: str, scheme: str) -> dict[str, Any]:
+    """The arguments of a manager for `host:port` or `http://user:password@host:port`, from a variable for `scheme`."""
+    import urllib3
+
+    try:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ToolError(f"{scheme}_proxy: this variable names no proxy of HTTP, e.g. http://proxy:3128")
+    authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    headers: dict[str, str] = {}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = urllib3.make_headers(proxy_basic_auth=user)
+    return {"proxy_url": f"{parts.scheme}://{authority}", "proxy_headers": headers}
 
 
 def body(answer: Any) -> bytes:

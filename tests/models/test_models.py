@@ -1,5 +1,6 @@
 """Models: choosing one, the scripted one against real tables, the one over HTTP against a real server."""
 
+import base64
 import csv
 import subprocess
 import sys
@@ -762,6 +763,7 @@ def test_invalid_addresses_are_refused(url: str) -> None:
         ("https://host/v1/", "https://host/v1/chat/completions"),
         ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
         ("https://host/proxy", "https://host/proxy/v1/chat/completions"),
+        ("https://host/inference/chat/completions", "https://host/inference/chat/completions"),
         ("https://host/v1beta/openai", "https://host/v1beta/openai/chat/completions"),
         ("http://[::1]:8000", "http://[::1]:8000/v1/chat/completions"),
         ("https://me.openai.azure.com/openai/v1/", "https://me.openai.azure.com/openai/v1/chat/completions"),
@@ -784,6 +786,38 @@ def test_the_usual_variables_name_a_proxy(server: StepServer, monkeypatch: pytes
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     model(server).sample([ASK])
     assert server.seen[1]["path"] == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_proxy_may_have_a_password_and_no_scheme(
+    server: StepServer, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("http_proxy", f"{scheme}user:pa%40ss@{server.url.removeprefix('http://')}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert model(server, url="http://models.invalid:8000").sample([ASK])[0].text == "hello"
+    credentials = base64.b64encode(b"user:pa@ss").decode()
+    assert server.seen[0]["headers"]["proxy-authorization"] == f"Basic {credentials}"
+
+
+@pytest.mark.parametrize("proxy", ["socks5://localhost:1080", "http://", "localhost:x"])
+def test_a_variable_that_names_no_proxy_is_named(
+    server: StepServer, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(ToolError, match=r"^http_proxy: this variable names no proxy of HTTP, e.g. http://proxy:3128$"):
+        model(server, url="http://models.invalid:8000")
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": 3.0}, {"prompt_tokens": 3, "prompt_tokens_details": [], "completion_tokens_details": 1}]
+)
+def test_what_nothing_rests_on_may_be_odd(server: StepServer, usage: Any) -> None:
+    server.always = {**good(message={"content": "hello", "tool_calls": {}}), "usage": usage}
+    (reply,) = model(server).sample([ASK])
+    assert (reply.text, reply.prompt_tokens, reply.cached_tokens, reply.tool_calls) == ("hello", 3, None, ())
 
 
 def test_many_threads_share_one_model_and_its_connections(server: StepServer) -> None:
