@@ -55,6 +55,7 @@ def test_a_script_reads_only_options_that_it_has(script: Path) -> None:
         ("real_lm.py sandmle", "| sandmle | 72 of 72  | 48 of 98        | 17 of 70  |"),
         ("real_lm.py mle-rl", "| sft-format | 40 of 42  | 34 of 66        | 27 of 52  |"),
         ("real_lm.py rl4mle --page page.html", "| full - no-duration | valid      | -0.109"),
+        ("real_lm.py rl4mle --seeds 0 1", "| improve - full     | valid      | -0.047"),
         ("real_lm.py rl4mle --count RandomForestClassifier(", "| fresh     | 32        | 31      | 157      | 31 "),
         ("over_seeds.py mle-rl -n 0", "| mle-rl - base"),
         ("coder.py table", "| single"),
