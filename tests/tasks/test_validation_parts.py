@@ -1,17 +1,22 @@
 """A task's second hold-out: other rows than the first, as many, stratified alike, and submissions graded on them."""
 
+import random
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from validation_builders import EXAMPLES, drawn, example, perfect, snapshot, table, text_of
+from validation_builders import EXAMPLES, SOURCE, drawn, example, perfect, snapshot, table, text_of
 
 from mletools.base.errors import RecordError
 from mletools.grading import grade, metrics
 from mletools.records import schema
+from mletools.tasks.folder import ANSWERS
+from mletools.tasks.record import Parts, finish
+from mletools.tasks.table import Rejected
 from mletools.tasks.validation import View, validation_view
-from mletools.tasks.validation.split import held_out
+from mletools.tasks.validation.split import held_out, latest
 
 # data.digest and data.private_digest of the views without a part, as they were before there were parts.
 BEFORE = {
@@ -91,6 +96,63 @@ def test_whole_groups_are_held_out_in_a_part_too(tmp_path: Path) -> None:
     (group,) = task["submission"]["id"]
     kept = {row[group] for row in table(second.public / "train.csv")}
     assert first.rows == second.rows and not kept & set(held(second)) and not set(held(first)) & set(held(second))
+
+
+@pytest.mark.parametrize(("kind", "names"), [("group", ["year"]), ("time", ["year", "month"])])
+def test_a_task_that_is_split_by_groups_or_in_time_has_such_parts(tmp_path: Path, kind: str, names: list[str]) -> None:
+    task = real_table_like(tmp_path, f"{kind} {', '.join(names)}")
+
+    def of(rows: Iterable[dict[str, str]]) -> set[tuple[int, ...]]:
+        return {tuple(int(row[name]) for name in names) for row in rows}
+
+    first, second = both(task, tmp_path)
+    for view in (first, second):
+        kept, tests = of(table(view.public / "train.csv")), table(view.public / "test.csv")
+        ours = [row for row in tests if row["id"] in held(view)]
+        assert len(ours) == view.rows >= 10
+        if kind == "group":
+            assert not kept & of(ours)
+        else:
+            assert max(kept) < min(of(ours)) and max(of(ours)) < min(of(row for row in tests if row not in ours))
+    assert not held(first).keys() & held(second).keys()
+    assert len(table(first.public / "train.csv")) == 100 - first.rows
+    later = first.rows if kind == "time" else 0
+    assert len(table(second.public / "train.csv")) == 100 - second.rows - later
+
+
+def real_table_like(data: Path, split: str) -> dict[str, Any]:
+    """A task of 100 rows for training, in ten years of ten months, with that split in its provenance."""
+    cells = [f"{at},{2000 + at // 10},{at % 10 + 1},{at * 7 % 13}" for at in random.Random(1).sample(range(100), 100)]
+    tests = [f"{at},{2000 + at // 10},{at % 10 + 1}" for at in range(100, 120)]
+    answers = "\n".join(["id,y", *(f"{at},{1 + at % 2}" for at in range(100, 120)), ""]).encode()
+    public = {
+        "train.csv": "\n".join(["id,year,month,y", *cells, ""]).encode(),
+        "test.csv": "\n".join(["id,year,month", *tests, ""]).encode(),
+        "sample_submission.csv": answers,
+    }
+    grading = {
+        "submission": {"id": ["id"], "target": ["y"], "parse": "number", "rows": 20},
+        "metric": {"name": "mae", "lower_is_better": True},
+        "answers": ANSWERS,
+    }
+    private = {ANSWERS: answers}
+    parts = Parts("made", "d", "tabular", "regression", public, private, grading, {**SOURCE, "split": split})
+    return finish(parts, data, (1,))
+
+
+def test_the_latest_rows_are_held_out_whole_times_at_once() -> None:
+    units = {(str(at),): [at] for at in range(30)}
+    times = [(at // 4,) for at in range(30)]  # the last of two rows
+    keys, later = latest(units, times, 0.2)
+    assert [int(key) for (key,) in keys] == list(range(24, 30)) and later == set()
+    keys, later = latest(units, times, 0.2, keys)
+    assert [int(key) for (key,) in keys] == list(range(16, 24)) and later == set(range(24, 30))
+    two = [(at // 15,) for at in range(30)]
+    keys, later = latest(units, two, 0.2)
+    assert [int(key) for (key,) in keys] == list(range(15, 30)) and later == set()
+    assert latest(units, two, 0.2, keys) == (keys, set())  # there are no others
+    with pytest.raises(Rejected, match=r"all rows of train\.csv are of one time"):
+        latest(units, [(0,)] * 30, 0.2)
 
 
 def test_a_part_depends_on_the_task_and_its_name_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...records.task import MetricSpec, Task
+from ...records.task import Task
 from ..folder import Content
 from ..table import Rejected, csv_bytes
 from .answers import Truth, truth_of
@@ -18,7 +18,7 @@ from .labelled import TRAIN, label_tables, labelled, samples_among
 from .leaks import check_leaks
 from .media import files_of
 from .rows import Key, canonical_key
-from .split import held_out, place
+from .split import held_out, latest, place
 from .tables import Table, mixed, place_of, read_table, thinned, with_ids
 
 # A target of more different values is not looked at when rows are drawn.
@@ -73,11 +73,8 @@ def _made_of(task: Task, folder: Path, names: Sequence[str], labels: str, fracti
     units = _rows_of(keys)
     truth = truth_of(task, known.columns, train.columns, test.columns, units)
     check_leaks(public, names, truth.sources, {*training.files, training.test_name or ""})
-    free = _whole_groups(task["metric"], _free(task, units, truth, foreign), train)
-    looked = _looked_at(free, truth, train)
-    drawn = held_out(free, *looked, seed=seed, fraction=fraction)
-    if part:
-        drawn = held_out(free, *looked, seed=f"{seed}/{part}", fraction=fraction, last=drawn)
+    free = _whole_groups(task, _free(task, units, truth, foreign), train)
+    drawn, later = _drawn(task, free, truth, train, fraction, part)
     order = sorted(at for unit in drawn for at in free[unit])
     shown = _shown(task, train, test, order, keys)
     answers, owners = _answers(ids, truth, units, order, keys)
@@ -86,7 +83,7 @@ def _made_of(task: Task, folder: Path, names: Sequence[str], labels: str, fracti
     files = media.public
     held = set(owners)
     for name, (content, of_rows) in training.files.items():
-        out = set(order) if of_rows is None else {at for at, key in enumerate(of_rows) if key in held}
+        out = {*order, *later} if of_rows is None else {at for at, key in enumerate(of_rows) if key in held}
         files[name] = thinned(content, out)
     if training.test_name is not None:
         files[training.test_name] = mixed(shown, ids, seed, keep_order=repeated)
@@ -95,6 +92,37 @@ def _made_of(task: Task, folder: Path, names: Sequence[str], labels: str, fracti
         new = owners if repeated else list(dict.fromkeys(owners))
         files[name] = _sample(task, sample, new, shown if truth.by_group else None)
     return Made(files, media.gone, answers, owners, known.keys(ids), len(set(owners)))
+
+
+def _drawn(
+    task: Task, free: Rows, truth: Truth, train: Table, fraction: float, part: str
+) -> tuple[list[Key], set[int]]:
+    """(the units that are held out, later rows that are left out)."""
+    seed, times = str(task["id"]), _split_of(task, "time", train)
+    if times:
+        when = list(zip(*(_in_order(train.columns[name]) for name in times), strict=True))
+        drawn, _ = latest(free, when, fraction)
+        return latest(free, when, fraction, drawn) if part else (drawn, set())
+    looked = _looked_at(free, truth, train)
+    drawn = held_out(free, *looked, seed=seed, fraction=fraction)
+    if part:
+        drawn = held_out(free, *looked, seed=f"{seed}/{part}", fraction=fraction, last=drawn)
+    return drawn, set()
+
+
+def _split_of(task: Task, kind: str, train: Table) -> list[str]:
+    """The columns that the task's own split is by; empty where it is of another kind."""
+    told, _, by = task["provenance"].get("split", "").partition(" ")
+    names = by.split(", ")
+    return names if told == kind and set(names) <= set(train.columns) else []
+
+
+def _in_order(cells: Sequence[str]) -> Sequence[float | str]:
+    """What cells are ordered by: as numbers, where all are."""
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        return cells
 
 
 def _rows_of(keys: Sequence[Key]) -> Rows:
@@ -123,9 +151,13 @@ def _free(task: Task, units: Rows, truth: Truth, foreign: Sequence[Key]) -> Rows
     return free
 
 
-def _whole_groups(metric: MetricSpec, free: Rows, train: Table) -> Rows:
-    """The units joined to the groups that the metric compares rows within; a group with rows that stay is left out."""
+def _whole_groups(task: Task, free: Rows, train: Table) -> Rows:
+    """The units joined to the groups that the metric compares rows within, or that the task's own split keeps whole; a
+    group with rows that stay is left out.
+    """
+    metric = task["metric"]
     group = metric.get("group") or next((rule["of"] for rule in metric.get("where", []) if "of" in rule), None)
+    group = group or next(iter(_split_of(task, "group", train)), None)
     name = group["column"] if isinstance(group, Mapping) else group
     if name is None:
         return free

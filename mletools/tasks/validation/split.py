@@ -1,11 +1,13 @@
 """Which rows become the validation rows: drawn from the task's id, whole groups at a time, every label on both sides.
 
 The draw is an order of digests, so it depends on no library and no machine. Not covered: rows that share all features
-but not an id may fall on different sides.
+but not an id may fall on different sides. Of a task whose test rows are later than its others the latest are taken.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from ..table import Rejected
 from .rows import Key
@@ -59,6 +61,31 @@ def held_out(
             break
     assert best is not None
     return [key for key in units if key in best[1]]
+
+
+def latest(
+    units: Mapping[Key, Sequence[int]], times: Sequence[tuple[Any, ...]], fraction: float, last: Collection[Key] = ()
+) -> tuple[list[Key], set[int]]:
+    """(the keys of about `fraction` of the units, those of the latest times, in the order of `units`; the rows later than
+    these). `times` of the rows; whole times are taken. Of those before `last`, where these leave some.
+
+    Rejected where all units are of one time.
+    """
+    when = {key: max(times[at] for at in rows) for key, rows in units.items()}
+    before = min((when[key] for key in last), default=None)
+    counts = Counter(at for at in when.values() if before is None or at < before)
+    if before is not None and len(counts) < 2:
+        return [key for key in units if key in frozenset(last)], set()
+    if len(counts) < 2:
+        raise Rejected("all rows of train.csv are of one time, so none can be held out that are later than others")
+    total = min(max(round(fraction * len(units)), LEAST_ROWS), len(units) // 2)
+    taken: set[tuple[Any, ...]] = set()
+    for at in sorted(counts, reverse=True)[:-1]:
+        if taken and sum(counts[each] for each in taken) >= total:
+            break
+        taken.add(at)
+    end = max(taken)
+    return [key for key in units if when[key] in taken], {at for at, each in enumerate(times) if each > end}
 
 
 def shared_out(sizes: Mapping[str, int], total: int) -> dict[str, int]:
