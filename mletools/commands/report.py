@@ -93,7 +93,8 @@ def main(run: cli.Run, chosen: ReportOptions) -> None:
     (MLE-RL's). Intervals are Student's t over repeats, and Wilson's over runs for shares (valid, medals).
 
     Every task should have as many runs as the set's fullest task (or its group size). Others are missing, and count as
-    invalid unless --missing says otherwise. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is
+    invalid unless --missing says otherwise. Tasks may differ in their number of traces and of states: a run of several
+    traces is missing where all of them are, and rollouts from a state up to its group size. Avg@k leaves invalid runs out and is 0 only if all k are invalid; Best@k is
     the best of k. With more than k runs both are means over all choices of k.
 
     Reads the whole input before it prints (not with --follow). docs/glossary.md explains the words.

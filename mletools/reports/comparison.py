@@ -103,7 +103,7 @@ def compare(
         "only_second": [task for task in second.tasks if task not in first.tasks],
         "without_value": without,
         "rollouts": [len(run_set.runs) for run_set in sets],
-        "missing": [sum(missing_runs(each, each.tasks, expected_runs(each, runs)).values()) for each in sets],
+        "missing": [sum(missing_runs(each, expected_runs(each, each.tasks, runs)).values()) for each in sets],
         "missing_policy": missing,
         **_against(sets, by),
         "revealed": [sum(run.revealed for run in run_set.runs) for run_set in sets],

@@ -1,7 +1,8 @@
 """Graded rollouts as runs of tasks, aligned by repeat, with a policy for missing runs.
 
 A repeat (the "seed" of the papers) is the pair of mle-rollout's --seed and the sample's index in its group. A set
-should hold every repeat of every task. The others are missing, and the policy says what a missing run counts as.
+should hold every repeat of every task. The others are missing, and the policy says what a missing run counts as. Traces
+of a run and rollouts from states are as many as a task happens to have.
 """
 
 from collections import Counter
@@ -59,6 +60,7 @@ class GradedRun:
     repeat: tuple[bool, int, int]  # whether mle-rollout's seed is known, the seed, the sample
     group: str
     group_size: int
+    uneven: bool  # a trace, or from a state: tasks differ in their number of these
     scaffold: str
     version: int | None  # of the policy, if it is a number
     stop_reason: str
@@ -164,6 +166,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         id=rollout["id"],
         group=rollout["group"],
         group_size=rollout["group_size"],
+        uneven="trace" in rollout or "state" in rollout or rollout["scaffold"] == "idea",
         scaffold=rollout["scaffold"],
         stop_reason=rollout["stop_reason"],
         reward=rollout["reward"],
@@ -252,22 +255,40 @@ def human_rank_rule(run_set: RunSet) -> str | None:
     return rules[0] if rules else None
 
 
-def expected_runs(run_set: RunSet, at_least: int | None = None) -> int:
-    """The number of runs that every task of the set should have; 0 for an empty set without `at_least`.
+def expected_runs(run_set: RunSet, tasks: Iterable[str], at_least: int | None = None) -> dict[str, int]:
+    """The number of runs that each of `tasks` should have; 0 in an empty set.
 
     It is the largest number that a task of the set has, or should have by the group sizes in its records, and at least
-    `at_least`. The group_size reveals a group that a filter has reduced.
+    `at_least`. The group_size reveals a group that a filter has reduced. A run of several traces counts once there, as
+    does a group for each state: a task is not to have as many traces or states as another, but as many repeats.
     """
     if not run_set.tasks:
-        return 0
-    most = at_least or 0
-    for runs in run_set.tasks.values():
-        sizes: dict[tuple[Any, str], int] = {}
-        for run in runs:
-            key = (run.repeat[:2], run.group)
-            sizes[key] = max(run.group_size, sizes.get(key, 0))
-        most = max(most, len(runs), sum(sizes.values()))
-    return most
+        return dict.fromkeys(tasks, 0)
+    own = {task: _own_and_repeats(runs) for task, runs in run_set.tasks.items()}
+    most = max(repeats for _, repeats in own.values())
+    numbers = {task: number + most - repeats for task, (number, repeats) in own.items()}
+    return {task: max(at_least or 0, numbers.get(task, most)) for task in tasks}
+
+
+def _own_and_repeats(runs: Sequence[GradedRun]) -> tuple[int, int]:
+    """The number of runs that a task should have by its own records, and of these that every task should have."""
+    even = [run for run in runs if not run.uneven]
+    sizes: dict[Any, int] = {}
+    for run in even:
+        key = (run.repeat[:2], run.group)
+        sizes[key] = max(run.group_size, sizes.get(key, 0))
+    number = max(len(even), sum(sizes.values()))
+    samples: dict[Any, Counter[int]] = {}  # the records of each, by group
+    for run in runs:
+        if run.uneven:
+            of = (run.repeat[:2], run.scaffold, run.models["policy"], run.group, run.group_size)
+            samples.setdefault(of, Counter())[run.repeat[2]] += 1
+    own, repeats = number, dict[Any, int]()
+    for (*source, _, size), records in samples.items():
+        whole = max(size, len(records))
+        own += whole + records.total() - len(records)
+        repeats[tuple(source)] = max(whole, repeats.get(tuple(source), 0))
+    return own, number + sum(repeats.values())
 
 
 def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, list[GradedRun | None]]:
@@ -292,9 +313,9 @@ def aligned(tasks: Mapping[str, Sequence[GradedRun]], count: int) -> dict[str, l
     return rows
 
 
-def missing_runs(run_set: RunSet, tasks: Iterable[str], count: int) -> dict[str, int]:
-    """The number of runs missing from `count`, for each of `tasks` that lacks any."""
-    lacking = {task: count - len(run_set.tasks.get(task, ())) for task in tasks}
+def missing_runs(run_set: RunSet, expected: Mapping[str, int]) -> dict[str, int]:
+    """The number of runs missing from those that are `expected` of each task, for tasks that lack any."""
+    lacking = {task: count - len(run_set.tasks.get(task, ())) for task, count in expected.items()}
     return {task: number for task, number in lacking.items() if number}
 
 
@@ -303,15 +324,15 @@ def all_tasks(sets: Sequence[RunSet]) -> list[str]:
     return list(dict.fromkeys(task for run_set in sets for task in run_set.tasks))
 
 
-def _refuse_missing(run_set: RunSet, tasks: Sequence[str], count: int) -> None:
-    lacking = missing_runs(run_set, tasks, count)
-    if tasks and not run_set.tasks:
+def _refuse_missing(run_set: RunSet, expected: Mapping[str, int]) -> None:
+    lacking = missing_runs(run_set, expected)
+    if expected and not run_set.tasks:
         raise ToolError(f"{run_set.label}: no rollouts (--missing invalid or ignore continues without them)")
     if lacking:
         task, number = next(iter(lacking.items()))
         more = f" and {len(lacking) - 1} more tasks" if len(lacking) > 1 else ""
         raise ToolError(
-            f"{run_set.label}: {sum(lacking.values())} of {count * len(tasks)} runs are missing: "
+            f"{run_set.label}: {sum(lacking.values())} of {sum(expected.values())} runs are missing: "
             f"{number} of {task}{more} (--missing invalid or ignore continues without them)"
         )
 
@@ -328,24 +349,26 @@ def grids(sets: Sequence[RunSet], policy: str, at_least: int | None = None) -> l
 
     "invalid": a missing run counts as one without a submission, with the reward of the set's rule for such runs (None
     if the rule gives none). "ignore": None in its place. "error": ToolError. The human rank and the normalised score of
-    an invalid run are 0 where its task has them.
+    an invalid run are 0 where its task has them. All rows are as long as the longest: None, too, where none is expected.
     """
     tasks, boards = all_tasks(sets), normalised_tasks(sets)
     # a public leaderboard alone gives a rule, too
     ranked = {run.task for run_set in sets for run in run_set.runs if run.ranked or run.human_rank_rule is not None}
     by_set: list[Grid] = []
     for run_set in sets:
-        count = expected_runs(run_set, at_least)
+        expected = expected_runs(run_set, tasks, at_least)
+        lacking, count = missing_runs(run_set, expected), max(expected.values(), default=0)
         if policy == "error":
-            _refuse_missing(run_set, tasks, count)
+            _refuse_missing(run_set, expected)
         failed = common(run.failure_reward for run in run_set.runs)
         missing = {**dict.fromkeys(QUANTITIES, 0.0), "reward": None if failed == MIXED else failed, "score": None}
         grid: Grid = {}
         for task, row in aligned({task: run_set.tasks.get(task, []) for task in tasks}, count).items():
             zeros = {name: 0.0 if task in of else None for name, of in (("human_rank", ranked), ("normalised", boards))}
             grid[task] = []
+            absent = iter(range(lacking.get(task, 0) if policy == "invalid" else 0))
             for run in row:
-                values = run.values if run else {**missing, **zeros} if policy == "invalid" else None
+                values = run.values if run else {**missing, **zeros} if next(absent, None) is not None else None
                 if run and values and not run.valid:
                     values = {name: zeros.get(name) if value is None else value for name, value in values.items()}
                 grid[task].append(values)

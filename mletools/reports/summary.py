@@ -73,8 +73,9 @@ Row = dict[str, Any]
 
 
 def default_k(sets: Sequence[RunSet]) -> int | None:
-    """The default k of Avg@k and Best@k: the smallest number of runs per task that any set expects."""
-    return min((expected_runs(run_set) for run_set in sets if run_set.tasks), default=None)
+    """The default k of Avg@k and Best@k: the smallest number of runs that any set expects of one of its tasks."""
+    numbers = (number for run_set in sets for number in expected_runs(run_set, run_set.tasks).values())
+    return min(numbers, default=None)
 
 
 def summaries(
@@ -110,7 +111,8 @@ def summaries(
         lower = {task: None if metrics[task] == MIXED else of_task[task][0].lower_is_better for task in present}
         at_k = {task: _at_k(grid[task], settings["k"], lower[task]) for task in present}
         counted = missing == "invalid" and all(run.search for run in run_set.runs)
-        repeats = aligned(present, expected_runs(run_set, runs))
+        expected = expected_runs(run_set, tasks, runs)
+        repeats = aligned(present, max(expected.values(), default=0))
         rule = human_rank_rule(run_set)
         for name, group in groups.items():
             some = [task for task in group if task in present]
@@ -130,7 +132,7 @@ def summaries(
                 **({"unscored": run_set.unscored} if name == ALL and run_set.unscored else {}),
                 **({"sd": _deviations({task: grid[task] for task in some})} if spread == "sd" else {}),
                 **settings,
-                **_facts([run for runs in of.values() for run in runs], sum(len(grid[task]) for task in group)),
+                **_facts([run for runs in of.values() for run in runs], sum(expected[task] for task in group)),
                 "metric": metric,
                 **estimates,
                 **(at_k[name] if name in at_k else _at_k_over_tasks([at_k[task] for task in some])),

@@ -199,7 +199,7 @@ def test_a_repeat_is_a_seed_and_a_sample_and_keeps_its_place_in_every_task() -> 
     first = [rollout("a", 0, 0.1), rollout("a", 0, 0.2, run_seed=1), rollout("a", 0, 0.3, run_seed=2)]
     second = [rollout("b", 0, 0.6, run_seed=2), rollout("b", 0, 0.4)]  # seed 1 is missing
     run_set = a_set("x", *first, *second)
-    assert expected_runs(run_set) == 3
+    assert expected_runs(run_set, "ab") == {"a": 3, "b": 3}
     scores = {task: [run and run.score for run in row] for task, row in aligned(run_set.tasks, 3).items()}
     assert scores == {"a": [0.1, 0.2, 0.3], "b": [0.4, None, 0.6]}
 
@@ -212,9 +212,50 @@ def test_tasks_run_with_different_seeds_are_aligned_by_order() -> None:
 
 def test_a_group_that_a_filter_cut_short_is_known_by_its_size() -> None:
     cut = [rollout("a", sample, 0.5, group_size=4) for sample in (0, 3)]
-    assert expected_runs(a_set("x", *cut)) == 4
-    assert expected_runs(a_set("x", *cut, rollout("a", 0, 0.5, run_seed=1))) == 5
-    assert expected_runs(a_set("x", *cut), at_least=6) == 6
+    assert expected_runs(a_set("x", *cut), "a") == {"a": 4}
+    assert expected_runs(a_set("x", *cut, rollout("a", 0, 0.5, run_seed=1)), "ab") == {"a": 5, "b": 5}
+    assert expected_runs(a_set("x", *cut), "a", at_least=6) == {"a": 6}
+    assert expected_runs(a_set("x"), "a") == {"a": 0}
+
+
+def several(task: str, number: int, sample: int = 0, **more: Any) -> list[dict[str, Any]]:
+    """Records of one job, all gold: the traces of a run, or the states of a task."""
+    made = [rollout(task, sample, 0.5, medal="gold", reward=1.0, **more) for _ in range(number)]
+    return [{**one, "id": f"{one['id']}-{at}"} for at, one in enumerate(made)]
+
+
+def test_tasks_may_differ_in_their_number_of_traces() -> None:
+    run_set = a_set("x", *several("a", 5, trace="memory"), *several("b", 2, trace="reset"))
+    assert expected_runs(run_set, "abc") == {"a": 5, "b": 2, "c": 1}  # of c the whole run is missing
+    found = rows([run_set])
+    assert [(found[task, "x"]["rollouts"], found[task, "x"]["missing"]) for task in ("a", "b", "all")] == [(5, 0), (2, 0), (7, 0)]  # fmt: skip
+    assert found["b", "x"]["gold"] == found["all", "x"]["gold"] == 1.0 and found["all", "x"]["k"] == 2
+    assert rows([run_set], missing="error")["b", "x"]["gold"] == 1.0
+    verdict = compared(
+        run_set, a_set("y", *several("a", 1, trace="memory"), *several("b", 4, trace="reset")), by="medal"
+    )
+    assert (verdict["tie"], verdict["missing"]) == (2, [0, 0])
+
+
+def test_runs_of_several_traces_can_be_missing() -> None:
+    both = [several(task, number, sample, trace="reset", group_size=2) for task, number, sample in (("a", 3, 0), ("a", 4, 1), ("b", 5, 0))]  # fmt: skip
+    assert expected_runs(a_set("x", *both[0], *both[1], *both[2]), "ab") == {"a": 7, "b": 6}
+    found = rows([a_set("x", *both[0], *both[1], *both[2])])["b", "x"]
+    assert (found["missing"], found["gold"]) == (1, pytest.approx(5 / 6))
+    later = several("a", 2, run_seed=1, trace="reset")  # b was not run with this seed
+    assert expected_runs(a_set("x", *several("a", 3, trace="reset"), *later, *several("b", 1, trace="reset")), "ab") == {"a": 5, "b": 2}  # fmt: skip
+
+
+def test_tasks_may_differ_in_their_number_of_states() -> None:
+    def ideas(task: str, states: int, samples: int) -> list[dict[str, Any]]:
+        made = [several(task, states, sample, scaffold="idea", group_size=2) for sample in range(samples)]
+        return [{**one, "group": f"{task}-{state}"} for same in made for state, one in enumerate(same)]
+
+    run_set = a_set("x", *ideas("a", 4, 2), *ideas("b", 1, 2))
+    assert expected_runs(run_set, "ab") == {"a": 8, "b": 2}
+    assert rows([run_set])["b", "x"]["gold"] == 1.0
+    lacking = a_set("x", *ideas("a", 4, 1), *ideas("b", 1, 2))  # of each state of a one idea is missing
+    assert rows([lacking])["a", "x"]["missing"] == 4 and rows([lacking])["a", "x"]["gold"] == 0.5
 
 
 def test_missing_runs_count_as_invalid_or_are_ignored_or_stop() -> None:
