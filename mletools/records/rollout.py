@@ -778,6 +778,9 @@ class RolloutBody(TypedDict):
     trace: NotRequired[Literal["reset", "memory"]]
     """Scaffold memory: begun from scratch, or from a solution of the pool."""
 
+    trace_number: NotRequired[Count]
+    """Scaffold memory: the traces that its run made before it; absent in older records."""
+
     search: NotRequired[Search]
     """Of a search: its components, budget and cost, and how the node was chosen whose submission was handed in."""
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import takewhile
 from typing import cast
 
@@ -18,6 +19,7 @@ from .traces import shown_score
 from .usage import added, added_by_role
 
 ShownTrace = tuple[float | None, GradedRun]  # the score that a trace showed, and the trace
+NumberedTrace = tuple[int, ShownTrace]  # 0: an older record without its place in the run
 
 
 def read_set(
@@ -31,10 +33,10 @@ def read_set(
 
     reject(line, reason) gets ungraded rollouts and duplicates. best_trace: count one trace per run (scaffold memory),
     with the cost of all: the best by the score that the run showed, the first of equals; of runs that were shown none
-    the first valid trace.
+    the first valid trace. First by the number of the trace; by line in older records, which do not have it.
     """
     run_set = RunSet(label)
-    best: dict[tuple[str, int], ShownTrace] = {}  # by run, in order of the runs' start
+    traces: dict[tuple[str, int], list[NumberedTrace]] = {}  # by run, in order of appearance
     line_numbers: dict[str, int] = {}  # by rollout id
     for line in lines:
         if (id := line.record["id"]) in line_numbers:
@@ -47,12 +49,15 @@ def read_set(
             continue
         line_numbers[id] = line.number
         if best_trace and "trace" in line.record:
-            key, trace = (graded.group, line.record["sample"]), (shown_score(line.record, line.record), graded)
-            best[key] = _better_trace(best[key], trace) if key in best else trace
+            of_run = traces.setdefault((graded.group, line.record["sample"]), [])
+            shown = (shown_score(line.record, line.record), graded)
+            of_run.append((line.record.get("trace_number", 0), shown))
         else:
             run_set.add(graded)
         keep(line.record, graded, label)
-    for score, graded in best.values():
+    for of_run in traces.values():
+        in_order = sorted(of_run, key=lambda numbered: numbered[0])
+        score, graded = reduce(_better_trace, (trace for _, trace in in_order))
         run_set.add(graded)
         run_set.unscored += score is None and graded.valid
     return run_set

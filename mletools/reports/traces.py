@@ -33,11 +33,12 @@ class Submission(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """One trace: its start, total seconds, and its valid submissions."""
+    """One trace: its start, total seconds, its valid submissions, and its place in its run (0 in older records)."""
 
     kind: str
     seconds: float
     submissions: tuple[Submission, ...]
+    number: int = 0
 
 
 def shown_score(rollout: Rollout, part: Rollout | TurnRecord) -> float | None:
@@ -66,7 +67,8 @@ def traced(rollout: Rollout, of: Sequence[Turn]) -> Trace | None:
         for turn in of
         if (grade := turn.record.get("grade")) and grade["valid"] and grade.get("human_rank") is not None
     )
-    return Trace(rollout["trace"], of[-1].seconds if of else 0.0, submissions)
+    seconds = of[-1].seconds if of else 0.0
+    return Trace(rollout["trace"], seconds, submissions, rollout.get("trace_number", 0))
 
 
 def _rank(turn: TurnGrade, whole: Grade) -> float:
@@ -121,9 +123,9 @@ def best_rank(submissions: Sequence[Submission]) -> float | None:
 
 
 def life(traces: Iterable[Trace]) -> Life:
-    """The run of these traces, in order."""
+    """The run of these traces, in order of their numbers; those of older records in the order given."""
     begun, submissions = 0.0, []
-    for trace in traces:
+    for trace in sorted(traces, key=lambda trace: trace.number):
         submissions += [(trace.kind, each._replace(seconds=begun + each.seconds)) for each in trace.submissions]
         begun += trace.seconds
     return Life(begun, tuple(submissions))

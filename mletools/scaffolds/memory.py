@@ -158,6 +158,8 @@ class Memory(Scaffold[MemorySettings]):
             for played in _trace(trace, environment, pool, None if number else first):
                 rollout = played.record if isinstance(played, State) else played
                 rollout["settings"] = bounds.as_record()
+                if "trace" in rollout:
+                    rollout["trace_number"] = number
                 yield played
             seconds += rollout["usage"]["seconds"]
             usd += math.inf if rollout["usage"]["usd"] is None else rollout["usage"]["usd"]

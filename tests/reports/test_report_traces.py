@@ -52,6 +52,16 @@ def test_a_run_by_hand() -> None:
     assert life([]) == Life(0.0, ())
 
 
+def test_the_order_of_lines_says_nothing_of_the_order_of_traces() -> None:
+    """mle-grade -j writes rollouts as they are graded."""
+    run = [{**record, "trace_number": at} for at, record in enumerate(two_tasks()[:2])]
+    in_order, turned = (rows([a_set("x", *some)])["all", "x"]["traces"] for some in (run, run[::-1]))
+    assert [point["this"] for point in in_order["by_submission"]] == [0.2, 0.4, 0.5, 0.3, 0.8]
+    assert turned == in_order
+    old = rows([a_set("x", *two_tasks()[1::-1])])["all", "x"]["traces"]  # without numbers by line
+    assert [point["this"] for point in old["by_submission"]] == [0.5, 0.3, 0.8, 0.2, 0.4]
+
+
 def test_rollouts_without_a_trace_or_a_leaderboard_have_no_curve() -> None:
     assert trace_of(rollout("a", 0, 0.5)) is None
     assert trace_of({**one("a", "reset", 0.5), "trace": "else"}) is None

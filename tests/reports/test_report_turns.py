@@ -127,6 +127,11 @@ def test_a_run_of_traces_hands_in_the_best_by_validation(tmp_path: Path, lower: 
     assert (row["seconds"], row["usd"], row["prompt_tokens"]) == (60.0, 3.0, 18)
     policy = row["usage_by_role"]["policy"]
     assert (policy["rollouts"], policy["seconds"], policy["usd"], policy["prompt_tokens"]) == (2, 48.0, 3.0, 18)
+    # the first of equals is so by its number, on whatever line mle-grade -j wrote it
+    turned = [{**one, "trace_number": n} for n, one in [*enumerate(first)][::-1]] + second
+    (tmp_path / "y.jsonl").write_text("".join(json.dumps(one) + "\n" for one in turned))
+    again = run_command("mle-report", "--json", "--best-trace", "y.jsonl", cwd=tmp_path).stdout.decode()
+    assert json.loads(again.splitlines()[0])["score_mean"] == 0.3
     every = run_command("mle-report", "--json", "x.jsonl", cwd=tmp_path).stdout.decode()
     assert json.loads(every.splitlines()[0])["rollouts"] == 6
     refused = run_command("mle-report", "--best-trace", "--html", "x.jsonl", cwd=tmp_path, check=False)

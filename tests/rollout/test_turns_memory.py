@@ -86,6 +86,7 @@ def test_traces_begin_from_the_best_so_far(traces: Played) -> None:
     first, second, third = traces.records
     task = traces.tasks["mill_0"]
     assert [record["trace"] for record in traces.records] == ["reset", "memory", "memory"] and "state" not in first
+    assert [record["trace_number"] for record in traces.records] == [0, 1, 2]
     assert len({record["id"] for record in traces.records}) == 3 and {record["group"] for record in traces.records} == {
         first["group"]
     }
