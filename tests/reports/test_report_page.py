@@ -441,6 +441,44 @@ def test_every_view_in_chromium(folder: Path, browser: Any) -> None:
     assert browser.get_log("browser") == []
 
 
+def graded_twice(folder: Path) -> str:
+    """The page of two sets with the same rollouts, and other verdicts."""
+    verdicts = {"once": "none yet", "again & more": "regraded"}
+    for name, said in verdicts.items():
+        made = [rollout(number) for number in range(2)]
+        for one in made:
+            one["grade"] = {**grade(1.4, None), "reason": said, "valid": False, "score": None}
+        written(folder, f"{name}.jsonl", made)
+    return page(folder, *(f"{name}.jsonl" for name in verdicts))
+
+
+def test_rollouts_that_two_sets_have_are_linked_with_their_set(folder: Path) -> None:
+    text = graded_twice(folder)
+    links = {html.unescape(link) for link in re.findall(r'<a href="(#0[^"]*)"', text)}
+    assert links == {f"#{number:016x}&set={name}" for number in range(2) for name in ("once", "again%20%26%20more")}
+    alone = re.findall(r'<a href="(#0[^"]*)"', page(folder, "first.jsonl"))
+    assert alone and not any("set=" in link for link in alone)
+
+
+@pytest.mark.slow
+def test_the_viewer_shows_the_rollout_of_the_set_that_was_asked_for(folder: Path, browser: Any) -> None:
+    graded_twice(folder)
+    opened(browser, folder / "report.html")
+    body = "document.getElementById('viewer-body').textContent"
+    links = browser.execute_script("return [...document.querySelectorAll('#rows tbody a')].map((a) => a.hash)")
+    assert len(set(links)) == 4
+    for row, said in ((0, "none yet"), (2, "regraded"), (3, "regraded"), (1, "none yet")):
+        browser.execute_script("document.querySelectorAll('#rows tbody a')[arguments[0]].click()", row)
+        until(browser, f"return {body}.includes('{said}')")
+        here = "return [...document.querySelectorAll('#rows tbody tr')].findIndex((r) => r.className === 'here')"
+        assert browser.execute_script(here) == row
+    key = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'j', bubbles: true}))"
+    browser.execute_script(key)  # from the second row to the third, which is of the other set
+    until(browser, f"return {body}.includes('regraded')")
+    opened(browser, folder / "report.html", f"#{0:016x}")  # without a set it is the first
+    until(browser, f"return {body}.includes('none yet')")
+
+
 @pytest.mark.slow
 def test_nothing_of_an_agent_runs_in_chromium(folder: Path, browser: Any) -> None:
     page(folder, "--label", EVIL, "--title", EVIL, "hostile.jsonl")

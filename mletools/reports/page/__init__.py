@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -239,13 +240,21 @@ def _cards(runs: Sequence[GradedRun], overall: Sequence[Record]) -> Iterator[tup
 def _with_ends(table: Table, sets: Sequence[RunSet]) -> Table:
     """The table of tasks with links, (address, words), to the two best and two worst rollouts of each task and set."""
     links: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    ids = Counter(run.id for run_set in sets for run in run_set.runs)
     for run_set in sets:
         for task, runs in run_set.tasks.items():
             ranked = sorted(runs, key=_rank)
-            links[task, run_set.label] = [(f"#{quote(visible_line(run.id))}", _verdict(run)) for run in ranked]
+            label = run_set.label
+            links[task, label] = [(_address(run, label if ids[run.id] > 1 else None), _verdict(run)) for run in ranked]
     ends = [links.get((row[0], row[1]), []) for row in table.rows]
     rows = [[*row, of[:2], of[2:][-2:]] for row, of in zip(table.rows, ends, strict=True)]
     return Table([*table.header, "best", "worst"], rows, (*table.left, "best", "worst"), table.title)
+
+
+def _address(run: GradedRun, label: str | None) -> str:
+    """The address of a rollout in the page; label: of its set, where several sets have the rollout."""
+    of_set = "" if label is None else f"&set={quote(visible_line(label))}"
+    return f"#{quote(visible_line(run.id))}{of_set}"
 
 
 def _rank(run: GradedRun) -> tuple[float, float, str]:

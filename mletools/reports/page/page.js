@@ -12,7 +12,7 @@
   const VERDICTS = ["valid", "invalid", "any", "gold", "silver", "bronze"];
   const PAGE = 100;
   const selects = [...document.querySelectorAll("select[data-name]")];
-  let rows = [], chosen = [], sorted = { name: null, down: false }, first = 0, current = null;
+  let rows = [], chosen = [], sorted = { name: null, down: false }, first = 0, current = null, repeated = new Set();
   const blocks = new Map();
   // the table of rollouts is complete before the browser has read all blocks
   const loaded = new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
@@ -85,12 +85,12 @@
   function show() {
     const body = byId("rows").tBodies[0];
     body.replaceChildren(...chosen.slice(first, first + PAGE).map((row) => {
-      const line = element("tr", undefined, { "data-id": row[at.id], class: row[at.id] === current ? "here" : "" });
+      const line = element("tr", undefined, { "data-id": row[at.id], class: row === current ? "here" : "" });
       for (const name of shown) {
         const medal = name === "medal" && row[at.medal] ? "medal " + row[at.medal] : "";
         const cell = element("td", undefined,
           { class: `${align(name)} ${medal}`.trim(), "data-label": title(name), title: whole(row, name) });
-        cell.append(...(name === "id" ? [element("a", row[at.id].slice(0, 12), { href: address(row[at.id]) })]
+        cell.append(...(name === "id" ? [element("a", row[at.id].slice(0, 12), { href: address(row) })]
           : LONG.has(name) ? breakable(formatted(row[at[name]])) : [formatted(row[at[name]])]));
         line.append(cell);
       }
@@ -107,33 +107,36 @@
     }
   }
 
-  async function open(id, focus) {
+  async function open(row, focus) {
     const viewer = byId("viewer");
-    const row = rows.find((each) => each[at.id] === id);
-    current = row ? id : null;
+    current = row;
     viewer.hidden = !row;
     show();
     if (!row) return;
-    byId("viewer-title").textContent = `Rollout ${id}`;
+    byId("viewer-title").textContent = `Rollout ${row[at.id]}`;
     byId("viewer-body").innerHTML = await detail(row);
     if (focus) { viewer.scrollIntoView(); byId("viewer-title").focus({ preventScroll: true }); }
   }
 
-  const address = (id) => "#" + encodeURIComponent(id);
+  // with the set where several sets have the rollout; as Python writes it
+  const address = (row) => "#" + encodeURIComponent(row[at.id]) +
+    (repeated.has(row[at.id]) ? "&set=" + encodeURIComponent(row[at.set]) : "");
 
   function step(by) {
-    const here = chosen.findIndex((row) => row[at.id] === current);
+    const here = chosen.indexOf(current);
     const next = chosen[here === -1 ? 0 : here + by];
     if (!next) return;
     const place = chosen.indexOf(next);
     if (place < first || place >= first + PAGE) first = place - place % PAGE;
-    location.hash = address(next[at.id]);
+    location.hash = address(next);
   }
 
   function follow() {
-    let id = location.hash.slice(1).replace(/^rollout=/, "");
-    try { id = decodeURIComponent(id); } catch { return; }  // a % that no page of ours writes
-    if (id && rows.some((row) => row[at.id] === id)) open(id, true);
+    let id, set;
+    try { [id, set] = location.hash.slice(1).replace(/^rollout=/, "").split("&set=").map(decodeURIComponent); }
+    catch { return; }  // a % that no page of ours writes
+    const row = rows.find((each) => each[at.id] === id && (set === undefined || each[at.set] === set));
+    if (row) open(row, true);
   }
 
   function theme() {
@@ -189,6 +192,8 @@
     if (byId("step-data")) training();
     if (!byId("rows")) return;
     rows = await unpack(byId("row-data").textContent);
+    const ids = new Set();
+    for (const row of rows) (ids.has(row[at.id]) ? repeated : ids).add(row[at.id]);
     const distinct = (name) => new Set(rows.map((row) => row[at[name]]));
     const some = shown.filter((name) => [...distinct(name)].some((value) => value !== null));
     // what all rollouts share stands above the table
