@@ -104,8 +104,8 @@ def shares_used(rollout: Rollout) -> list[float]:
 def over_time(rollout: Rollout, shares: Sequence[float] = SHARES) -> list[Standing]:
     """The search's Standing at each share of its budget, from the nodes whose rounds were finished by then.
 
-    handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, the node that
-    the search chose. perfect: the valid node with the best test score (figure 3's bound).
+    handed_in: the node with the best score so far, the first of equals; after the last node, and at 1, what the search
+    handed in, which an ensemble or the refit may have made of the node that it chose. perfect: the valid node with the best test score (figure 3's bound).
     """
     nodes, when, lower = rollout["turns"], shares_used(rollout), lower_is_better(rollout)
     grades = [turn.get("grade") for turn in nodes]
@@ -117,9 +117,11 @@ def over_time(rollout: Rollout, shares: Sequence[float] = SHARES) -> list[Standi
         over = share >= 1 or all(time <= share + CLOSE for time in when)
         done = [at for at, time in enumerate(when) if over or time <= share + CLOSE]
         best = chosen if over else _best(((at, nodes[at]["node"]["score"]) for at in done), lower)
+        handed_in = None if best is None else rollout.get("grade", grades[best]) if over else grades[best]
         valid = ((at, grade.get("score")) for at in done if (grade := grades[at]) and grade["valid"])
-        places = (best, _best(valid, lower))
-        standings.append(Standing(share, *(None if at is None else Verdict.of(grades[at]) for at in places)))
+        perfect = _best(valid, lower)
+        verdicts = (handed_in, None if perfect is None else grades[perfect])
+        standings.append(Standing(share, *(None if grade is None else Verdict.of(grade) for grade in verdicts)))
     return standings
 
 

@@ -393,7 +393,7 @@ BY_SUBMISSION = Course(
 def _notes_over_time(rows: Sequence[Record]) -> Iterator[str]:
     yield from _counts(rows, ", but left out of sets with other rollouts")
     yield "columns: share of the budget used, of time, nodes or USD, whichever is closest to its limit"
-    yield "handed in: the node with the best score so far; after the end, the node that the search chose"
+    yield "handed in: the node with the best score so far; after the end, what the search handed in"
     yield "perfect: the node with the best test score so far, which no agent sees"
     yield "means over tasks with equal weight; an invalid or missing submission has no medal and a normalised score of 0"
 

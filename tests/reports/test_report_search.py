@@ -9,6 +9,7 @@ import pytest
 from conftest import run_command
 from report_builders import a_set, rollout, rows
 from search_records import node, search, verdict
+from shown_rollouts import grade
 
 from mletools.reports.search import (
     SHARES,
@@ -125,6 +126,17 @@ def test_standing_over_time_by_hand(lower: bool) -> None:
     assert nothing.handed_in is None and nothing.perfect == gold
 
 
+def test_at_the_end_stands_what_was_handed_in() -> None:
+    """An ensemble, or the program run again on all rows: its verdict is not the chosen node's."""
+    nodes = [node(0, (), 0.5, 10.0, grade=verdict(0.5)), node(1, (0,), 0.4, 50.0, grade=verdict(0.4, "bronze", 40.0))]
+    made = search("x", *nodes, chosen=1, grade={**grade(0.2, "gold"), "normalised_score": 90.0})
+    made["search"]["ensemble"] = [1, 0]
+    found = over_time(made, [0.4, 0.5, 1.0])
+    node_1, gold = Verdict(True, True, 40.0), Verdict(True, True, 90.0)
+    assert [standing.handed_in for standing in found] == [Verdict(True), gold, gold]  # after 0.5 the search is over
+    assert [standing.perfect for standing in found] == [Verdict(True), node_1, node_1]
+
+
 def test_searches_without_nodes_and_other_rollouts() -> None:
     assert [standing.handed_in for standing in over_time(search("x"))] == [None] * 10
     assert (
@@ -144,7 +156,11 @@ BOARD = {"human_rank": 0.5, "human_rank_rule": "mle-rl", "normalised_score": 50.
 def run(task: str, sample: int, *nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A graded rollout that is a search of these nodes."""
     found = search("x", *nodes, lower=False, **{name: more.pop(name) for name in ("chosen", "cost") if name in more})
-    return {**rollout(task, sample, 0.5, **more), "scaffold": "search", "turns": list(nodes), "search": found["search"]}
+    made = {**rollout(task, sample, 0.5, **more), "scaffold": "search", "turns": list(nodes), "search": found["search"]}
+    chosen = found["search"]["chosen"]
+    told = {} if chosen is None else nodes[chosen]["grade"] or {}  # what is handed in is the chosen node's submission
+    verdict = {name: value for name, value in told.items() if name in ("medal", "normalised_score")}
+    return {**made, "grade": {**made["grade"], **verdict}}
 
 
 def searches() -> list[dict[str, Any]]:
