@@ -108,7 +108,10 @@ def summaries(
     for number, (run_set, grid) in enumerate(zip(sets, values, strict=True)):
         present = {task: run_set.tasks.get(task, []) for task in tasks if any(grid[task])}
         metrics = {task: common(run.metric for run in runs or of_task[task]) for task, runs in present.items()}
-        lower = {task: None if metrics[task] == MIXED else of_task[task][0].lower_is_better for task in present}
+        lower = {
+            task: None if metrics[task] == MIXED else (of or of_task[task])[0].lower_is_better
+            for task, of in present.items()
+        }
         at_k = {task: _at_k(grid[task], settings["k"], lower[task]) for task in present}
         counted = missing == "invalid" and all(run.search for run in run_set.runs)
         expected = expected_runs(run_set, tasks, runs)

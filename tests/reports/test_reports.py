@@ -332,6 +332,16 @@ def test_medals_are_exclusive_and_rates_are_shares_of_runs() -> None:
     assert a["medal_sem"] == pytest.approx(0.25)  # sd of 1, 1, 0, 1 is 0.5
 
 
+def test_the_best_score_is_by_the_sets_own_direction() -> None:
+    """Of a task whose metric was turned between the two sets."""
+    sets = [
+        a_set(name, *[rollout("a", n, s, lower=name == "y") for n, s in enumerate((0.1, 0.5, 0.9))]) for name in "xy"
+    ]
+    found = rows(sets)
+    assert [found["a", name]["score_best"] for name in "xy"] == [0.9, 0.1]
+    assert rows(sets, runs=2)["a", "y"]["score_best_at_k"] == pytest.approx((0.1 + 0.1 + 0.5) / 3)
+
+
 def test_raw_scores_are_direction_aware_and_do_not_mix() -> None:
     errors = [rollout("a", n, s, lower=True, metric="rmse") for n, s in enumerate((3.0, 1.0, None))]
     run_set = a_set("x", *errors, *[rollout("b", n, 0.5) for n in range(3)])
