@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from ..base.errors import RecordError, ToolError
 from ..base.visible import visible_line
+from ..grading.options import OF_RULES
 from ..records.rollout import RewardRule, Rollout, Usage
 from ..records.task import Thresholds
 from .disclosure import Facts, facts_of, own_settings, sampled_with
@@ -158,7 +159,6 @@ def graded_run(rollout: Rollout) -> GradedRun:
     seed = sampled_with(rollout)
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
-    rule, scale = grade["reward"].get("rule", ""), grade["reward"].get("scale")
     own = own_settings(rollout)
     of = turns(rollout)
     version = policy["version"]
@@ -191,8 +191,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         decision=None if decision is None else KEPT if decision["kept"] else decision.get("reason") or "dropped",
         metric=f"{grade['metric']}, {better} is better",
         score=grade["score"] if grade["valid"] else None,
-        # rewards by other scales are another quantity
-        reward_rule=f"{rule}, scores scaled by {scale}" if scale else rule,
+        reward_rule=reward_rule(rollout),
         failure_reward=failure_reward(grade["reward"]),
         normalised=grade.get("normalised_score"),
         ranked=grade.get("teams") is not None,
@@ -217,6 +216,16 @@ def graded_run(rollout: Rollout) -> GradedRun:
 def _scores(thresholds: Thresholds | None) -> dict[str, float]:
     """By name, the median first and gold last."""
     return {name: thresholds[name] for name in THRESHOLDS} if thresholds else {}
+
+
+def reward_rule(rollout: Rollout) -> str:
+    """The rule of its reward, with mle-grade's options of the rule: with others it is another quantity."""
+    rule, scale = rollout["grade"]["reward"].get("rule", ""), rollout["grade"]["reward"].get("scale")
+    graded = (entry["options"] for entry in reversed(rollout["lineage"]) if entry["tool"] == "mle-grade")
+    options: dict[str, Any] = next(graded, {})
+    own = [name for name, rules in OF_RULES.items() if rule in rules and name in options and name != "scale_score"]
+    told = [f"--{name.replace('_', '-')} {options[name]}" for name in own]
+    return visible_line(", ".join([rule, *([f"scores scaled by {scale}"] if scale else ()), *told]))
 
 
 def failure_reward(how: RewardRule) -> float | None:

@@ -558,12 +558,27 @@ def test_missing_runs_count_in_a_comparison_but_missing_tasks_do_not() -> None:
     assert (ignoring["tie"], ignoring["missing"], ignoring["rollouts"]) == (1, [0, 1], [2, 1])
 
 
+def graded_with(one: dict[str, Any], **options: Any) -> dict[str, Any]:
+    entry = {"tool": "mle-grade", "version": "0.1.0", "options": options, "seed": 0}
+    return {**one, "lineage": [*one["lineage"], entry]}
+
+
 def test_rewards_and_human_ranks_of_different_rules_do_not_compare() -> None:
     raw = a_set("q", rollout("a", 0, 0.5, reward=0.5, rule={"rule": "raw"}))
     with pytest.raises(
         ToolError, match=r"^rewards by milestone and raw do not compare: grade again with one --reward$"
     ):
         compare(a_set("p", rollout("a", 0, 0.5, reward=0.5)), raw)
+    more = a_set("q", graded_with(rollout("a", 0, 0.5, reward=3.0), milestone="gold=2", human_rank="mle-rl"))
+    with pytest.raises(ToolError, match=r"^rewards by milestone and milestone, --milestone gold=2 do not compare: "):
+        compare(a_set("p", graded_with(rollout("a", 0, 0.5, reward=1.0))), more)
+    credit = {"rule": "partial-credit", "failure": -5.0, "scale": "thresholds"}
+    less = rollout("a", 0, 0.5, reward=0.5, rule=credit)
+    graded = graded_with(less, reward="partial-credit", failure_reward=-5.0, scale_score="thresholds")
+    again = graded_with(graded, reward="partial-credit", scale_score="thresholds")  # the last grading counts
+    rules = [run.reward_rule for run in a_set("p", graded, {**again, "id": "again"}).runs]
+    told = "partial-credit, scores scaled by thresholds"
+    assert rules == [f"{told}, --failure-reward -5.0", told]
     sets = [a_set(rule, board("a", 0, 0.9, 80.0, human_rank_rule=rule)) for rule in ("dojo", "mle-rl")]
     with pytest.raises(ToolError, match=r"^human ranks by dojo and mle-rl do not compare"):
         compare(sets[0], sets[1], by="human-rank")
