@@ -160,6 +160,8 @@ def graded_run(rollout: Rollout) -> GradedRun:
     in_turns = "settings" in rollout  # usage of an agent in turns includes its programs
     better = "lower" if grade["lower_is_better"] else "higher"
     own = own_settings(rollout)
+    acts = ("policy", "ideator") if rollout["scaffold"] == "idea" else ("policy",)
+    acted = dict.fromkeys(acts, str(policy["model"]))
     of = turns(rollout)
     version = policy["version"]
     return GradedRun(
@@ -207,7 +209,7 @@ def graded_run(rollout: Rollout) -> GradedRun:
         trace=traced(rollout, of),
         gap=gap_of(rollout),
         readings=Counter((way["read"], way["rule"]) for turn in rollout["turns"] if (way := turn.get("format"))),
-        models={**{role: str(own[role]) for role in ROLES if own.get(role)}, "policy": str(policy["model"])},
+        models={**{role: str(own[role]) for role in ROLES if own.get(role)}, **acted},
         usage_by_role=by_role(rollout),
         rests_on=facts_of(rollout),
     )

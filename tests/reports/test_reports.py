@@ -649,6 +649,11 @@ def test_sets_by_the_model_of_a_role(tmp_path: Path) -> None:
     assert [(row["task"], row["set"], row["valid"]) for row in found if row["task"] != "a"] == [
         ("low", "x: o3", 0.0), ("low", "x: none", 1.0), ("all", "x: o3", 0.0), ("all", "x: none", 1.0),
     ]  # fmt: skip
+    idea = {**made[0], "scaffold": "idea", "settings": {"own": {"implementer": "o4"}}}  # whose policy is the ideator
+    (tmp_path / "y.jsonl").write_text(json.dumps(idea) + "\n")
+    line = ("mle-report", "--json", "--sets-by", "ideator", "y.jsonl")
+    ideator = [json.loads(text)["set"] for text in run_command(*line, cwd=tmp_path).stdout.splitlines()]
+    assert ideator == ["y: scripted"] * 2
     refused = run_command("mle-report", "--html", "--complexity", "x.jsonl", cwd=tmp_path, check=False)
     assert refused.returncode == 2 and b"--sets-by and --complexity are for tables" in refused.stderr
 
