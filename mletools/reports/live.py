@@ -33,13 +33,17 @@ Row = tuple[str, str, str]  # name, recent, total
 
 
 class Tail:
-    """A growing file's records. `read` yields the new ones; an incomplete line waits for its end."""
+    """A growing file's records. `read` yields the new ones; an incomplete line waits for its end.
+
+    A record counts once: a run that is resumed copies what it finished before.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.unreadable = 0
         self._at, self._file = 0, (0, 0)
         self._torn = b""
+        self._known: set[tuple[str, str]] = set()  # kind and id
 
     def read(self) -> Iterator[Rollout | TrainStep]:
         partial = self.path.with_name(self.path.name + ".partial")
@@ -65,7 +69,10 @@ class Tail:
             except (ValueError, RecordError):
                 self.unreadable += 1
                 continue
-            yield record
+            key = (record["kind"], record["id"])
+            if key not in self._known:
+                self._known.add(key)
+                yield record
 
 
 class Live:

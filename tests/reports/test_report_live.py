@@ -11,7 +11,8 @@ from typing import Any
 from conftest import BIN, run_command
 from shown_rollouts import react
 
-from mletools.reports.live import Live, Tail, sparks
+from mletools.base.output import Output, record_id
+from mletools.reports.live import Live, Tail, add_new, sparks
 
 
 def rollout(number: int, valid: bool = True, seconds: float = 3.0) -> dict[str, Any]:
@@ -53,6 +54,19 @@ def test_a_file_that_grows_is_renamed_and_begins_again(tmp_path: Path) -> None:
     assert [record["id"] for record in tail.read()] == [f"{3:016x}"]
     path.write_bytes(lines(rollout(4)))
     assert [record["id"] for record in tail.read()] == [f"{4:016x}"]
+
+
+def test_what_a_resumed_run_copies_counts_once(tmp_path: Path) -> None:
+    path, tails, live = tmp_path / "graded.jsonl", [Tail(tmp_path / "graded.jsonl")], Live(begun=0.0)
+    path.write_bytes(lines(rollout(1), rollout(2)))
+    add_new(tails, live, True)
+    output = Output(path, None, True, record_id)  # copies the file to graded.jsonl.partial
+    add_new(tails, live, False)
+    assert live.counts["rollouts"] == 2 and not live._arrivals
+    output.write(rollout(3))
+    output.commit()
+    add_new(tails, live, False)
+    assert live.counts["rollouts"] == 3 and len(live._arrivals) == 1
 
 
 def test_what_is_counted() -> None:
