@@ -386,7 +386,9 @@ def improving(parts: Iterator[Part], kept: Path) -> str:
             if rollout["turns"][0].get("action") == "improve":
                 before = earlier[rollout["state"]["rollout"]]
                 valid = [each["grade"]["valid"] for each in (before, rollout)]
-                pairs.setdefault("training", []).append((*valid, before["code"].split() == (rollout["code"] or "").split()))
+                pairs.setdefault("training", []).append(
+                    (*valid, before["code"].split() == (rollout["code"] or "").split())
+                )
         answers = part.kept(kept, "answers")
         for record in read(answers) if answers.exists() else ():
             turns, messages = record["rollout"]["turns"], record["rollout"]["messages"]
