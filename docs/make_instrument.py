@@ -47,7 +47,7 @@ leaves its text and line numbers unchanged, and decides by the objects themselve
   refers to test or validation rows. With torch, disabled gradients do.
 - With `--mode lm` a report needs both: the model's place is reached, and the sandbox saw the operation before.
 
-Not covered: losses written out in numpy, library functions passed to other processes, predictions assembled by a
+Not covered: what functions do that TorchDynamo or Numba compiles, losses written out in numpy, library functions passed to other processes, predictions assembled by a
 generator expression, models that the program implements itself, training on constant inputs, on few rows, or on values
 that are all transformed in other ways. The table's `{...}` names count only where a program
 runs with plain markers (`--plain-markers`): there the reports are in its text, `instrument.code`, and nothing is

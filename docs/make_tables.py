@@ -31,7 +31,7 @@ commands refuse to run these tasks.
 
 The split is honest about rows that belong together. *group*: all rows of one value of that column (a person, a school)
 are in the same file. *time*: the test holds the latest rows, and a period is never divided. *random*: any rows, each
-class in its share; equal rows are used once. The description tells the solver which; the record has `provenance.split`.
+class in its share; equal rows are used once. The rows that agents are scored on (`--validation`) are held out in the same way. The description tells the solver which; the record has `provenance.split`.
 
 Each licence was read in the package: in its license file, or in a note or an inventory beside the data, which then
 takes precedence (`provenance.license`, `license_from`, `data_source`). A data set whose note names an owner
