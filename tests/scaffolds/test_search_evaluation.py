@@ -19,6 +19,7 @@ from mletools.scaffolds.search.evaluation import (
     Aggregated,
     Judged,
     Standard,
+    ThreeSplits,
     candidates_of,
 )
 from mletools.scaffolds.search.graph import Graph
@@ -418,3 +419,85 @@ def test_time_is_kept_for_the_slowest_candidate(tmp_path: Path) -> None:
             assert choice.number == 0 and choice.how.endswith(
                 "no time was left to compare it with others on selection rows"
             )
+
+
+def graph_with(folder: Path, nodes: list[Any], lower: bool = False, **changed: list[Any]) -> Graph:
+    """`graph_of` with a list of `seconds` of its runs, or of whether submissions are `valid` on the test rows."""
+    graph_of(folder, nodes, lower).close()
+    file = folder / "graph.jsonl"
+    made = [json.loads(line) for line in file.read_text().splitlines()]
+    for at, node in enumerate(made):
+        if "seconds" in changed:
+            node["execution"]["duration_s"] = changed["seconds"][at]
+        if "valid" in changed:
+            node["grade"]["valid"] = changed["valid"][at]
+    file.write_text("".join(f"{json.dumps(node)}\n" for node in made))
+    return Graph(file, lower)
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(1800.0, [300, 400, 2400]), (1.0, [0.6, 0.7, 40])])
+def test_the_best_is_not_lost_to_quicker_ones_where_time_is_short(
+    tmp_path: Path, left: float, seconds: list[float]
+) -> None:
+    nodes: list[Any] = [(0, 0.70, "a"), (1, 0.71, "b"), (2, 0.95, "c")]
+    world = World(runs={"a": 0.70, "b": 0.71})
+    context = context_of(world, task_of())
+    context._deadline = left
+    choice = Aggregated().choose(graph_with(tmp_path, nodes, seconds=seconds), context)
+    assert choice.number == 2 and not world.ran
+    assert choice.how == "the best score of the search: no time was left to compare it with others on selection rows"
+    assert choice.candidates == ({"node": 2, "score": 0.95, "holdout": None},)
+
+
+def test_it_is_said_how_many_were_too_slow_to_be_compared(tmp_path: Path) -> None:
+    nodes: list[Any] = [(0, 0.95, "a"), (1, 0.71, "b"), (2, 0.70, "c")]
+    context = context_of(World(runs={"a": 0.2, "c": 0.3}), task_of())
+    context._deadline = 1800.0
+    choice = Aggregated().choose(graph_with(tmp_path, nodes, seconds=[300, 2400, 400]), context)
+    assert choice.number == 2
+    assert choice.how == (
+        "the best score on selection rows; 2 of 2 candidates could be scored again on selection rows; "
+        "for 1 more no time was left"
+    )
+
+
+@pytest.mark.parametrize(("ran_s", "number"), [(1800.0, 0), (100.0, 1)])
+def test_the_best_is_not_lost_where_the_searchs_time_ends_its_run(tmp_path: Path, ran_s: float, number: int) -> None:
+    nodes: list[Any] = [(0, 0.95, "a"), (1, 0.71, "b"), (2, 0.70, "c")]
+    late = told(None, status="timeout")
+    late["execution"]["duration_s"] = ran_s  # at the end of the search's time, or of its own limit
+    context = context_of(World(runs={"a": late, "b": 0.3, "c": 0.2}), task_of())
+    context._deadline = 1800.0
+    choice = Aggregated().choose(graph_of(tmp_path, nodes), context)
+    assert choice.number == number
+    ran = "2 of 3 candidates could be scored again on selection rows"
+    assert choice.how == (
+        f"the best score of the search: the search's time ended its run on selection rows; {ran}"
+        if number == 0
+        else f"the best score on selection rows; {ran}"
+    )
+    assert [each["holdout"] for each in choice.candidates] == ([None, 0.3, 0.2] if number == 0 else [0.3, 0.2, None])
+
+
+@pytest.mark.parametrize("evaluation", [Standard(), AgentReported(), Aggregated(), Judged(), ThreeSplits()])
+def test_an_invalid_submission_is_not_handed_in_where_there_is_a_valid_one(tmp_path: Path, evaluation: Any) -> None:
+    nodes: list[Any] = [(0, 0.9, "a"), (0, 0.8, "b"), (2, 0.7, "c"), (3, 0.6, "d")]
+    fresh = {"a": 0.99, "b": 0.9, "c": 0.5, "d": 0.4}
+    world = World([answer(0)], fresh)
+    choice = chosen(evaluation, graph_with(tmp_path / "some", nodes, valid=[False, True, True, True]), world)
+    assert choice.number == 1
+    assert "a" not in [code for code, *_ in world.ran]
+    if not world.ran:
+        assert "the best score of the search among submissions that are valid on the test rows" in choice.how
+    none = World([answer(0)], fresh)
+    choice = chosen(evaluation, graph_with(tmp_path / "none", nodes, valid=[False] * 4), none)
+    assert choice.number == 0
+    # no model learns of it, not even by the time that is left for programs
+    valid = World([answer(0)], fresh)
+    graph = graph_of(tmp_path / "all", nodes)
+    assert chosen(evaluation, graph, valid).number == 0 and valid.asked == world.asked == none.asked
+    slow = [
+        graph_with(tmp_path / str(at), nodes, seconds=[50, 1, 1, 1], valid=[at, True, True, True])
+        for at in (False, True)
+    ]
+    assert len({evaluation.reserve(each, False) for each in slow}) == 1

@@ -1,14 +1,15 @@
 """The evaluation components: the score of a program, and the node to hand in (R&D-Agent, 3.3 and E.6).
 
-Only AgentReported trusts the output of programs. Nothing reads test scores. Not covered: authenticity (coding); a
-program that contains labels of training rows, which would also score well on selection rows.
+Only AgentReported trusts the output of programs. Nothing reads test scores; whether a submission is valid on the test
+rows counts in the choice, of which no model is told. Not covered: authenticity (coding); a program that contains labels
+of training rows, which would also score well on selection rows.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ... import prompts
 from ...records.rollout import Candidate, SubmissionFile
@@ -25,6 +26,16 @@ MARGIN = 1.1  # of the time that is reserved for running programs again
 MOST_WHY = 300  # characters of a model's reason
 NO_NODE = "no experiment has a score"
 BEST = "the best score of the search"
+BEST_VALID = f"{BEST} among submissions that are valid on the test rows"
+NO_TIME = "no time was left to compare it with others on selection rows"
+CUT = "the search's time ended its run on selection rows"
+
+
+class _Again(NamedTuple):
+    """The score of a program that was run again. cut: it has none since the search's time was used up."""
+
+    score: float | None
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,8 @@ class Standard:
         return 0.0
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
-        node = graph.best()
-        return Choice(None, NO_NODE) if node is None else Choice(node.number, BEST, _candidates([node], {}))
+        node = next(iter(eligible(graph)), None)
+        return Choice(None, NO_NODE) if node is None else Choice(node.number, _best(graph), _candidates([node], {}))
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,9 @@ class Judged(Standard):
             number, how = nodes[0].number, f"{BEST}: the model's choice could not be read"
         else:
             how = f"chosen by a model among the {len(nodes)} best{f': {why}' if why else ''}"
+        best = eligible(graph)
+        if number not in {node.number for node in best}:
+            number, how = best[0].number, f"{BEST_VALID}: that of experiment {number} is not ({how})"
         return Choice(number, how, _candidates(nodes, {}))
 
 
@@ -95,7 +109,8 @@ class Aggregated(Standard):
     fresh: float = 1.0
 
     def reserve(self, graph: Graph, waiting: bool) -> float:
-        seconds = [self._seconds(graph, node) for node in candidates_of(graph, self.candidates)]
+        nodes = candidates_of(graph, self.candidates, graph.ranked())  # prompts tell the time: not of eligible ones
+        seconds = [self._seconds(graph, node) for node in nodes]
         return MARGIN * (sum(seconds) if waiting else max(seconds, default=0.0))
 
     def choose(self, graph: Graph, context: NodeContext) -> Choice:
@@ -104,14 +119,13 @@ class Aggregated(Standard):
             return Choice(None, NO_NODE)
         if len(nodes) == 1:
             return Choice(nodes[0].number, "only one candidate", _candidates(nodes, {}))
+        best, count = nodes[0], len(nodes)
         nodes = [node for node in nodes if self._seconds(graph, node) <= context.seconds_left]
-        if len(nodes) < 2:
-            return Choice(
-                super().choose(graph, context).number,
-                f"{BEST}: no time was left to compare it with others on selection rows",
-            )
+        if best not in nodes or len(nodes) < 2:
+            return replace(super().choose(graph, context), how=f"{_best(graph)}: {NO_TIME}")
         codes = [graph.details(node.number)["code"] or "" for node in nodes]
-        fresh = dict(zip((node.number for node in nodes), context.each(codes, self._score_again), strict=True))
+        again = dict(zip((node.number for node in nodes), context.each(codes, self._score_again), strict=True))
+        fresh = {number: score for number, (score, _) in again.items()}
         weighted = {
             node.number: self.fresh * score + (1 - self.fresh) * (node.score or 0.0)
             for node in nodes
@@ -119,27 +133,33 @@ class Aggregated(Standard):
         }
         merits = {number: graph.gain(score, 0.0) for number, score in weighted.items()}
         order = sorted(graph.ranked(nodes), key=lambda node: -merits.get(node.number, -math.inf))
+        ran = f"{len(weighted)} of {len(nodes)} candidates could be scored again on selection rows"
+        if len(nodes) < count:
+            ran += f"; for {count - len(nodes)} more no time was left"
+        if again[best.number].cut:
+            order = [best, *(node for node in order if node != best)]
+            return Choice(best.number, f"{_best(graph)}: {CUT}; {ran}", _candidates(order, fresh))
         top = order[0].number
         equal = list(weighted.values()).count(weighted[top]) if weighted else 0
-        ran = f"{len(weighted)} of {len(nodes)} candidates could be scored again on selection rows"
-        how = f"{BEST}: {ran}" if equal == 0 else f"the best score on selection rows; {ran}"
+        how = f"{_best(graph)}: {ran}" if equal == 0 else f"the best score on selection rows; {ran}"
         if equal > 1:
-            how = f"{BEST} among {equal} that are equal on selection rows; {ran}"
+            how = f"{_best(graph)} among {equal} that are equal on selection rows; {ran}"
         return Choice(top, how, _candidates(order, fresh))
 
     def _seconds(self, graph: Graph, node: Node) -> float:
         execution = graph.details(node.number)["execution"]
         return max(1, self.rounds) * (execution["duration_s"] if execution else 0.0)
 
-    def _score_again(self, context: NodeContext, code: str) -> float | None:
+    def _score_again(self, context: NodeContext, code: str) -> "_Again":
         """The mean score on the selection rows; None if a run has none."""
         scores: list[float] = []
         while len(scores) < max(1, self.rounds):
-            score = held_out_score(context.run(code, context.job.settings.execution_seconds, rows="selection"))
+            result = context.run(code, context.job.settings.execution_seconds, rows="selection")
+            score = held_out_score(result)
             if score is None:
-                return None
+                return _Again(None, result["execution"]["status"] == "timeout" and context.seconds_left <= 1)
             scores.append(score)
-        return sum(scores) / len(scores)
+        return _Again(sum(scores) / len(scores))
 
 
 @dataclass(frozen=True)
@@ -200,10 +220,28 @@ def held_out_score(result: RunResult | None) -> float | None:
     return score
 
 
-def candidates_of(graph: Graph, most: int) -> list[Node]:
-    """Up to `most` nodes with different programs: the best of each branch, best first, then the best of the others."""
+def eligible(graph: Graph) -> list[Node]:
+    """The nodes that may be handed in, best first: those with a score whose submission is not invalid on the test rows,
+    or, if there is none, all with a score.
+    """
+    ranked = graph.ranked()
+    return [node for node in ranked if node.number not in graph.invalid] or ranked
+
+
+def _best(graph: Graph) -> str:
+    """What is said of the best eligible node."""
+    return BEST if eligible(graph)[:1] == graph.ranked()[:1] else BEST_VALID
+
+
+def candidates_of(graph: Graph, most: int, ranked: Sequence[Node] | None = None) -> list[Node]:
+    """Up to `most` nodes with different programs: the best of each branch, best first, then the best of the others.
+
+    ranked: the nodes to choose from, best first; None: the eligible ones.
+    """
     candidates: dict[str, Node] = {}
-    for node in dict.fromkeys([*graph.branch_bests(), *graph.ranked()]):
+    ranked = eligible(graph) if ranked is None else ranked
+    heads = {node.branch: node for node in reversed(ranked)}  # the best of each branch
+    for node in dict.fromkeys([*graph.ranked(heads.values()), *ranked]):
         if len(candidates) >= max(1, most):
             break
         code = graph.details(node.number)["code"]

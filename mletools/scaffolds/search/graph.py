@@ -172,6 +172,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.longest_run = 0.0  # seconds of a full run
         self.out_of_time: set[int] = set()  # nodes whose last run was stopped by its limit, or would have been
+        self.invalid: set[int] = set()  # nodes whose submission is invalid on the test rows: for the choice alone
         self.spent: dict[Phase, Usage] = {}  # by phase
         self.spent_by_role: dict[str, Usage] = {}  # of asking alone
         self.started: set[int] = set()  # `start` of each node
@@ -355,6 +356,8 @@ class Graph:
             runs.append(execution["status"])
         if details["problem"] == "slow" or runs[-1:] == ["timeout"]:
             self.out_of_time.add(node.number)
+        if (grade := details.get("grade")) is not None and not grade["valid"]:
+            self.invalid.add(node.number)
         for phase, used in details["usage"].items():
             self.spent[phase] = added(self.spent.get(phase), used)
         add_by_role(self.spent_by_role, details["asked"])
