@@ -147,6 +147,7 @@ class TaskEnvironment:
     def __init__(self, resources: RunResources, task: Task, view: View | None, name: str, tape: Tape):
         self._resources, self._task, self._view, self._name = resources, task, view, name
         self._tape, self.sent = tape, dict[str, object]()
+        self._answered = set[str]()  # the models that have answered a question of the episode
         self._session: Session | None = None
 
     def part(self, name: str) -> "TaskEnvironment":
@@ -181,9 +182,21 @@ class TaskEnvironment:
         seed: int,
         tools: list[OfferedTool] | None,
         most: int,
+        refusable: bool = False,
     ) -> Reply | Refusal:
         model, about = self._resources.models[who], [who, role, messages, seed, tools, most]
-        reply = self._tape.play("ask", about, lambda: model.ask(role, messages, seed, tools, most, self._task))
+
+        def answer() -> Reply | Refusal:
+            try:
+                return model.ask(role, messages, seed, tools, most, self._task)
+            except RecordError as error:
+                if not refusable or who not in self._answered:
+                    raise
+                return {"refused": str(error)}
+
+        reply = self._tape.play("ask", about, answer)
+        if "refused" not in reply:
+            self._answered.add(who)
         if who == "policy" and "refused" not in reply:
             self.sent.update(reply.get("sampling") or {})
         return reply

@@ -220,9 +220,12 @@ class Runner:
                 if graphs is not None and not isinstance(error, Exception):
                     run.say(self._what_is_left(needs))
                 raise
-            if graphs is not None and not needs.graph_folder:
+            left = graphs is not None and bool(self.rejected)  # searches may have cost much until they were refused
+            if graphs is not None and not needs.graph_folder and not left:
                 shutil.rmtree(graphs, ignore_errors=True)
-        self.tapes.close(complete=True)
+            if left and run.sidecar_path("") is not None:
+                run.say("--resume works on the refused searches again, with the nodes that they have")
+        self.tapes.close(complete=not left)
 
     def _refuse_what_is_left(self) -> None:
         """ToolError where a killed run has left paid answers or nodes, and this one would discard them unasked.

@@ -148,8 +148,13 @@ class Environment(Protocol):
         seed: int,
         tools: list[OfferedTool] | None,
         most: int,
+        refusable: bool = False,
     ) -> Reply | Refusal:
-        """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens."""
+        """The reply of model `who` (policy, or a role of Settings.MODELS) in `role`, of at most `most` tokens.
+
+        A Refusal: the messages are too long; with `refusable` also what else the server has against this request, once
+        it has answered others of this episode, and a RecordError before.
+        """
 
     def count_tokens(self, who: str, messages: list[Message]) -> int | None:
         """How many tokens the messages are as a prompt of model `who`, by its tokenizer; None: that is at a server."""

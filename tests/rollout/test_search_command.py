@@ -409,3 +409,25 @@ def test_a_stopped_search_leaves_the_programs_that_run(tmp_path: Path) -> None:
     (made,) = records((tmp_path / "out.jsonl").read_bytes())
     assert made["search"]["ended"] == "user" and 4 <= len(made["turns"]) < 40
     assert made["search"]["chosen"] is not None
+
+
+def test_a_refused_request_costs_a_node_and_no_search(tmp_path: Path) -> None:
+    write_tasks(tmp_path, 1)
+    with FaultyServer(searching, [""] * 14 + ["400"]) as server:
+        (made,) = records(run_command(*search(server, "rd-agent", 6), cwd=tmp_path).stdout)
+    assert len(made["turns"]) == 6 and made["search"]["chosen"] is not None
+    assert made["search"].get("fallbacks") or "unanswered" in [turn["problem"] for turn in made["turns"]]
+
+
+def test_what_a_refused_search_has_paid_for_is_kept(tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    options = ("-o", "out.jsonl", "--max-rejects", "1", "--rejects", "rejects.jsonl")
+    with FaultyServer(searching, ["400"]) as server:
+        line = [each for each in search(server, "aide", 3, *options) if each != "-q"]
+        told = run_command(*line, cwd=tmp_path).stderr.decode()
+        assert "--resume works on the refused searches again, with the nodes that they have" in told
+        assert len(records((tmp_path / "out.jsonl").read_bytes())) == 1
+        assert (tmp_path / "out.jsonl.graph").is_dir() and (tmp_path / "out.jsonl.tape").is_file()
+        run_command(*line, "--resume", cwd=tmp_path)
+    assert len(records((tmp_path / "out.jsonl").read_bytes())) == 2
+    assert not list(tmp_path.glob("out.jsonl.*"))

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,8 @@ from conftest import ROOT, TESTS
 from taped import Taped
 
 from mletools import prompts
-from mletools.base.errors import ToolError
+from mletools.base import workers
+from mletools.base.errors import RecordError, ToolError
 from mletools.base.tape import Tapes
 from mletools.records import rollout
 from mletools.scaffolds import search
@@ -492,6 +494,84 @@ def test_every_prompt_of_a_search_is_part_of_what_a_record_depends_on() -> None:
     plain, edited = (settings(*each, preset="rd-agent") for each in ((), ("coding.edits=true",)))
     (one, _), (other, _) = (SearchScaffold().start(TASK, each, 7) for each in (plain, edited))  # type: ignore[arg-type]
     assert len(one) == 3 and prompts.text("search-edits") in other[3]
+
+
+# --- a server that refuses, and errors ---------------------------------------------------------------------------------
+
+
+class Refusing(Town):
+    """Its server refuses the first question for a draft, or every question."""
+
+    every = False
+
+    def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
+        with self._lock:
+            first = role == "search-draft" and not (self.folder / "refused").exists()
+            if first or self.every:
+                (self.folder / "refused").touch()
+                raise RecordError("http://there: 400: I would rather not")
+        return super().ask(who, role, messages, seed, tools, most)
+
+
+@pytest.mark.parametrize("rounds", [{}, {"rounds": "free", "workers": 1}], ids=["whole", "free"])
+def test_a_question_that_a_server_refuses_costs_a_node_and_no_search(tmp_path: Path, rounds: dict[str, Any]) -> None:
+    found = settings(preset="rd-agent", max_turns=6, max_seconds=None, **rounds)
+    (tmp_path / "whole").mkdir()
+    records, whole = play(tmp_path / "whole", found, Refusing)
+    problems = [turn["problem"] for turn in records[-1]["turns"]]
+    assert len(problems) == 6 and problems.count("unanswered") == 1 and records[-1]["search"]["chosen"] is not None
+    for kill_at in range(5, 40, 9):  # a resumed search does not ask again
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        with pytest.raises(Killed):
+            play(folder, found, Refusing, kill_at=kill_at)
+        again, rest = play(folder, found, Refusing, go_on=True)
+        assert again == records and sorted(rest.events) == sorted(whole.events[kill_at:])
+
+
+def test_a_server_that_answers_nothing_ends_the_search(tmp_path: Path) -> None:
+    class Deaf(Refusing):
+        every = True
+
+    with pytest.raises(RecordError, match="400: I would rather not"):
+        play(tmp_path, settings(preset="rd-agent", max_turns=6, max_seconds=None), Deaf)
+
+
+def test_after_an_error_the_other_nodes_of_the_round_ask_for_nothing_more(tmp_path: Path) -> None:
+    late, broken, others, failed = list[str](), threading.Lock(), threading.Semaphore(0), threading.Event()
+
+    class Broken(Town):
+        """The first program finds no place to run, while two others run."""
+
+        def at_once(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+            results = []
+            for _, result, error in workers.run(work, items, 3, keep_order=True):
+                if error is not None:
+                    raise error
+                results.append(result)
+            return results
+
+        def run(self, *ran: Any, **more: Any) -> dict[str, Any]:
+            if broken.acquire(blocking=False):
+                assert others.acquire(timeout=20) and others.acquire(timeout=20)
+                failed.set()
+                raise ToolError("no place")
+            others.release()
+            failed.wait(20)
+            time.sleep(0.2)
+            return super().run(*ran, **more)
+
+        def ask(self, *asked: Any) -> dict[str, Any]:
+            if failed.is_set():
+                late.append(asked[1])
+            return super().ask(*asked)
+
+    before = set(threading.enumerate())
+    with pytest.raises(ToolError, match="no place"):
+        play(tmp_path, settings(preset="rd-agent", max_turns=40, max_seconds=None), Broken)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert late == []
 
 
 # --- answers with faults ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ class Taped(TaskEnvironment):
     """`fake` answers `ask`, `run`, `cell` and `similar`, which are kept on the tape; all else is its own."""
 
     def __init__(self, fake: Any, tape: Tape):
-        self.fake, self._tape, self.sent = fake, tape, {}
+        self.fake, self._tape, self.sent, self._answered = fake, tape, {}, set()
         self._resources: Any = SimpleNamespace(models=self)
         self._task: Any = None
         for name in ("fact", "look", "submission", "ensemble", "at_once", "graph", "progress"):

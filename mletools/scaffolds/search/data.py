@@ -26,7 +26,7 @@ AXES = dict(zip(answers.AXES, (0.2, 0.4, 0.2, 0.1, 0.1), strict=True))  # weight
 
 
 class Unanswered(Exception):
-    """The model's answers could not be read, or the prompt was too long for it."""
+    """The model's answers could not be read, or its server refused the prompt, such as one that is too long."""
 
 
 @dataclass(frozen=True)

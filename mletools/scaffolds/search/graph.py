@@ -41,7 +41,7 @@ from ..interface import Selection
 
 ABOUT = "graph_of"  # the key of a line about the search
 Number = TypeVar("Number", int, float)
-# unanswered: unreadable answers, or the prompt was too long; debug: no debug run passed; slow: the full run would not
+# unanswered: unreadable answers, or the prompt was refused; debug: no debug run passed; slow: the full run would not
 # fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
 Problem = Literal["unanswered", "no_code"] | RunProblem
 

@@ -22,7 +22,7 @@ from .data import Brief, Budget, Choice, Developed, Expansion, Hypothesis, Idea,
 from .evaluation import MARGIN
 from .free import FreeWorkers
 from .graph import Details, Graph, Node, add_by_role, added
-from .node_context import NodeContext, Researched
+from .node_context import GivenUp, NodeContext, Researched
 from .record import search_record
 from .sections import experiment_line, failed_attempts
 from .settings import PHASES, SearchJob
@@ -134,7 +134,7 @@ class Search:
                 hypotheses.append(node.idea.hypothesis.text)
         for node in researched:
             node.context.wait_until(clock)
-        nodes = self.environment.at_once(self.develop, researched)
+        nodes = self._developed(researched)
         elapsed = round(max(node.context.clock for node in researched), 4)
         for details in nodes:
             details["elapsed"] = elapsed
@@ -142,6 +142,23 @@ class Search:
         self.environment.progress(len(nodes))
         for node in researched:
             node.context.done()
+
+    def _developed(self, researched: Sequence[Researched]) -> list[Details]:
+        """The nodes of a round, developed concurrently. After an error the others must not go on and cost money."""
+        errors: list[BaseException] = []
+
+        def develop(node: Researched) -> Details:
+            try:
+                return self.develop(node)
+            except BaseException as error:
+                errors.append(error)
+                self.give_up([other.context for other in researched])
+                raise
+
+        try:
+            return self.environment.at_once(develop, researched)
+        except GivenUp:
+            raise errors[0] from None
 
     def research(self, start: Start, environment: SearchEnvironment, graph: Graph) -> Researched:
         """The research phase of a node, in its own part of the environment. graph: as far as the node knows it."""

@@ -96,7 +96,7 @@ class NodeContext:
         self.clock = max(self.clock, reading["seconds"])
 
     def ask(self, phase: Phase, role: str, prompt: str) -> str:
-        """The answer to a single prompt, of the prompt file `role`. Unanswered: it is too long for the model."""
+        """The answer to a single prompt, of the prompt file `role`. Unanswered: the model's server refuses it."""
         return str(self._ask(phase, role, [{"role": "user", "content": prompt}])["text"])
 
     def answer(self, phase: Phase, role: str, prompt: str, edited: str | None = None) -> Answer:
@@ -117,7 +117,7 @@ class NodeContext:
     def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
 
-        Unanswered: the second answer could not be read either, or the prompt is too long. Lenient readings and
+        Unanswered: the second answer could not be read either, or a prompt is refused. Lenient readings and
         fallbacks are noted, an Unanswered too.
         """
         try:
@@ -169,7 +169,7 @@ class NodeContext:
             sent.insert(0, {"role": "system", "content": self.system})
         self._check_wanted()
         seed, most = derive_seed(self._seed, "ask", len(self.asked)), settings.max_answer_tokens
-        reply = self._environment.ask(who, role, sent, seed, None, most)
+        reply = self._environment.ask(who, role, sent, seed, None, most, refusable=True)
         if "refused" in reply:
             raise Unanswered(reply["refused"])
         used = usage_of(reply)
