@@ -255,6 +255,39 @@ def test_a_search_goes_on_from_a_node_of_another(tmp_path: Path, rounds: str) ->
         play(tmp_path / "wrong", settings(from_graph="nowhere.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            {},
+            {"evaluation": "standard"},
+            "scores are of --evaluation agent, those of this search of --evaluation standard",
+        ),
+        ({"evaluation": "judged"}, {"evaluation": "judged", "validation": 0.1}, "with --validation 0.2, those of this"),
+        (
+            {"evaluation": "standard"},
+            {"evaluation": "three-splits"},
+            "of this search of --evaluation three-splits with",
+        ),
+        ({"evaluation": "standard"}, {"evaluation": "aggregated"}, None),
+        ({}, {"paths": "chain", "memory": "chain"}, None),
+    ],
+)
+def test_scores_that_cannot_be_compared_are_not_taken_over(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any], told: str | None
+) -> None:
+    old, new = (tmp_path / name for name in ("old", "new"))
+    old.mkdir()
+    new.mkdir()
+    play(old, settings(preset="aide", max_turns=3, max_seconds=None, **before))
+    fork = settings(preset="aide", max_turns=4, max_seconds=None, from_graph=str(old / "graph.jsonl"), **after)
+    if told is None:
+        assert play(new, fork)[0][-1]["search"]["taken_over"] == 3
+        return
+    with pytest.raises(ToolError, match=told):
+        play(new, fork)
+
+
 @pytest.mark.parametrize("rounds", ["whole", "free"])
 def test_a_graph_tells_its_search_so_far_and_in_the_end(tmp_path: Path, rounds: str) -> None:
     found = settings(preset="rd-agent", rounds=rounds, max_turns=12, max_seconds=None)

@@ -8,7 +8,7 @@ round, of a killed search, is dropped: its answers are on the tape. Who writes a
 import copy
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -40,6 +40,7 @@ from ...records.task import Task
 from ..interface import Selection
 
 ABOUT = "graph_of"  # the key of a line about the search
+HELD_OUT = ("standard", "judged", "aggregated")  # evaluations whose scores are of the same rows
 Number = TypeVar("Number", int, float)
 # unanswered: unreadable answers, or the prompt was refused; debug: no debug run passed; slow: the full run would not
 # fit; failed: the run failed; invalid: the submission is; inauthentic: the submission is no model's prediction
@@ -307,10 +308,13 @@ class Graph:
             raise ToolError(f"{self.file}: {error.strerror}: cannot store a round of the search") from None
         return list(accumulate(map(len, lines[:-1]), initial=offset))
 
-    def take_over(self, path: Path, task: Task, last: int | None = None) -> None:
+    def take_over(
+        self, path: Path, task: Task, last: int | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
         """Begin an empty graph with the nodes of another file, up to node `last`.
 
-        task: of this search. ToolError: there are no such nodes, or they are of another task.
+        task, settings: of this search, as in its record. ToolError: there are no such nodes, they are of another task, or
+        their scores are made in another way.
         """
         if not path.is_file():
             raise ToolError(f"{path}: no such graph")
@@ -323,6 +327,13 @@ class Graph:
                     f"{path}: is of task {_task_name(its)}, not of {_task_name(task)}: the id and the data, or the metric, "
                     "are others, so its scores mean nothing here"
                 )
+            if about is not None and settings is not None:
+                its_way, way = scoring(about[0].get("settings", {})), scoring(settings)
+                if its_way != way:
+                    raise ToolError(
+                        f"{path}: its scores are of {its_way}, those of this search of {way}, so they cannot be compared; "
+                        "give this search the options of that one, or begin without --from-graph"
+                    )
             most = len(other) - 1 if last is None else last
             if not 0 <= most < len(other):
                 raise ToolError(f"{path}: no node {most}: it has {len(other)} nodes")
@@ -411,6 +422,13 @@ def _same_task(one: Task, other: Task) -> bool:
     """Whether scores on the tasks are comparable; a task that was made again may have another id."""
     same_data = one["id"] == other["id"] or one["data"]["digest"] == other["data"]["digest"]
     return same_data and one["metric"] == other["metric"]
+
+
+def scoring(settings: Mapping[str, Any]) -> str:
+    """What scores of a search are of, by `settings` of its record: nodes with the same can be compared."""
+    name, share = settings.get("own", {}).get("evaluation"), settings.get("validation")
+    shown = name if name not in HELD_OUT else "/".join(HELD_OUT)
+    return f"--evaluation {shown}" + (f" with --validation {share:g}" if share else "")
 
 
 def _task_name(task: Task) -> str:

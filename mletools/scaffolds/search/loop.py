@@ -57,7 +57,7 @@ class Search:
         settings, task = self.job.settings, self.job.task
         if settings.from_graph is not None and not len(self.graph):
             file, last = named_graph(settings.from_graph)
-            self.graph.take_over(file, task, last)
+            self.graph.take_over(file, task, last, settings.as_record())
         if settings.clock == "wall":
             self._wall = WallClock(self.graph.elapsed)
         beginning = self._context_outside("begin", 0.0)
