@@ -21,6 +21,10 @@ DONE, CUT = "done", "cut"
 Answer = TypeVar("Answer")
 
 
+class NothingKept(Exception):
+    """A tape that is only replayed has no such event next."""
+
+
 class Tapes:
     """The tapes of a run's jobs, in the file `path`; None stores nothing. `resume` replays the file's events.
 
@@ -120,11 +124,19 @@ class Tape:
 
     def __init__(self, tapes: Tapes, job: str, kept: list[JsonObject]):
         self._tapes, self._job, self._kept = tapes, job, kept
+        self._kept_only = False
         self.played = 0
 
-    def part(self, name: str) -> "Tape":
-        """The tape of a part of the job, which may run in another thread; see `done`."""
-        return self._tapes.tape(f"{self._job}/{name}")
+    @property
+    def replays(self) -> bool:
+        """Whether events of a killed run are left."""
+        return self.played < len(self._kept)
+
+    def part(self, name: str, kept_only: bool = False) -> "Tape":
+        """The tape of a part of the job, which may run in another thread; see `done`. kept_only: it is only replayed."""
+        tape = self._tapes.tape(f"{self._job}/{name}")
+        tape._kept_only = kept_only
+        return tape
 
     def done(self) -> None:
         """Drop the events of this part; its result is stored elsewhere."""
@@ -134,7 +146,7 @@ class Tape:
         """The next event's answer: replayed from the tape, or else `make()`, which is stored.
 
         `about` (JSON) has all that the answer depends on. A tape whose next event differs, because the tool has changed, is
-        replayed no further.
+        replayed no further. NothingKept: it is only replayed, and the next event differs or there is none.
         """
         digest = content_id(what, about)
         if self.played < len(self._kept):
@@ -143,8 +155,12 @@ class Tape:
                 self.played += 1
                 answer: Answer = event["answer"]
                 return answer
+            if self._kept_only:
+                raise NothingKept
             self._kept = []
             self._tapes.write({"job": self._job, "what": CUT, "at": self.played})
+        if self._kept_only:
+            raise NothingKept
         answer = make()
         self._tapes.write({"job": self._job, "what": what, "about": digest, "answer": answer})
         return answer

@@ -150,10 +150,14 @@ class TaskEnvironment:
         self._answered = set[str]()  # the models that have answered a question of the episode
         self._session: Session | None = None
 
-    def part(self, name: str) -> "TaskEnvironment":
+    def part(self, name: str, kept_only: bool = False) -> "TaskEnvironment":
         other = copy.copy(self)
-        other._tape = self._tape.part(name)
+        other._tape = self._tape.part(name, kept_only)
         return other
+
+    @property
+    def replays(self) -> bool:
+        return self._tape.replays
 
     def done(self) -> None:
         self._tape.done()

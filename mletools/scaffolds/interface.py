@@ -225,8 +225,15 @@ class SearchEnvironment(Environment, Protocol):
         None: they cannot be joined.
         """
 
-    def part(self, name: str) -> "SearchEnvironment":
-        """The environment of a part of this job, with a tape of its own: for work in another thread."""
+    def part(self, name: str, kept_only: bool = False) -> "SearchEnvironment":
+        """The environment of a part of this job, with a tape of its own: for work in another thread.
+
+        kept_only: it gives the answers that a killed run has left, and beyond them NothingKept.
+        """
+
+    @property
+    def replays(self) -> bool:
+        """Whether answers that a killed run has left are still to come."""
 
     def done(self) -> None:
         """Drop the tape of this part: its result is stored elsewhere."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mletools.base.errors import ToolError
-from mletools.base.tape import Tape, Tapes
+from mletools.base.tape import NothingKept, Tape, Tapes
 
 
 class Counting:
@@ -55,6 +55,24 @@ def test_what_is_on_the_tape_is_played_and_then_it_goes_on_live(tmp_path: Path) 
     assert [each["number"] for each in play(tapes.tape("a"), never, 0, 5)] == [1, 2, 3, 1, 2]
     tapes.close(complete=True)
     assert not path.exists()
+
+
+def test_a_part_that_is_only_replayed_asks_nothing_and_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "tape"
+    tapes = Tapes(path)
+    for name in ("0", "1"):
+        play(tapes.tape("a").part(name), Counting(), 0, 2)
+    tapes.close(complete=False)
+    before = path.read_bytes()
+    tapes = Tapes(path, resume=True)
+    part = tapes.tape("a").part("0", kept_only=True)
+    assert part.replays and len(play(part, never, 0, 2)) == 2 and not part.replays
+    with pytest.raises(NothingKept):  # there is no further event
+        play(part, never, 2, 3)
+    with pytest.raises(NothingKept):  # the next one is another
+        play(tapes.tape("a").part("1", kept_only=True), never, 1, 2)
+    tapes.close(complete=False)
+    assert path.read_bytes() == before
 
 
 def test_without_resume_an_old_file_is_not_played(tmp_path: Path) -> None:

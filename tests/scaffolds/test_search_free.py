@@ -232,6 +232,45 @@ def test_a_killed_search_is_resumed_with_another_time(tmp_path: Path, rounds: st
 
 
 @pytest.mark.parametrize("rounds", ["whole", "free"])
+@pytest.mark.parametrize("kill_at", [30, 47, 75])
+def test_what_nodes_cost_that_are_left_after_a_kill_counts(tmp_path: Path, rounds: str, kill_at: int) -> None:
+    first, then = (settings(preset="rd-agent", rounds=rounds, max_turns=99, max_seconds=most) for most in (1e6, 1.0))
+    with pytest.raises(Killed):
+        play(tmp_path, first, hands=3, kill_at=kill_at)
+    done = len(nodes_in(tmp_path / "graph.jsonl"))
+    paid = [json.loads(line) for line in (tmp_path / "tape").read_text().splitlines()]
+    asked, ran = (sum(event["what"] == what for event in paid) for what in ("ask", "run"))
+    records, place = play(tmp_path, then, hands=3, go_on=True)
+    made = records[-1]
+    assert len(made["turns"]) == done and made["search"]["ended"] == "seconds"
+    assert not any(event.startswith("ask") for event in place.events)
+    ran += len(place.events)  # the candidates
+    assert made["usage"]["usd"] == pytest.approx(0.01 * asked) and made["usage_by_role"]["policy"]["usd"] > 0
+    assert made["usage"]["usd"] == pytest.approx(sum(used["usd"] for used in made["search"]["cost"].values()))
+    assert made["usage_by_role"]["policy"]["usd"] == made["usage"]["usd"]
+    assert made["usage"]["seconds"] == pytest.approx(0.5 * asked + 2 * ran)
+    assert made["usage"]["usd"] > sum(turn["usage"]["usd"] for turn in made["turns"]) + 0.01
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
+def test_nodes_under_way_end_with_a_search_that_is_resumed_with_less_time(tmp_path: Path, rounds: str) -> None:
+    class Timed(Town):
+        def run(self, code: str, wall_s: float, *ran: Any, **more: Any) -> dict[str, Any]:
+            limits.append(wall_s)
+            return super().run(code, wall_s, *ran, **more)
+
+    limits = list[float]()
+    most = {"preset": "rd-agent", "rounds": rounds, "max_turns": 99}
+    with pytest.raises(Killed):
+        play(tmp_path, settings(max_seconds=43200.0, **most), Timed, hands=3, kill_at=60)
+    used = json.loads(nodes_in(tmp_path / "graph.jsonl")[-1])["elapsed"]
+    assert max(limits) > 800
+    limits.clear()
+    play(tmp_path, settings(max_seconds=used + 60, **most), Timed, hands=3, go_on=True)
+    assert limits and max(limits) <= 60
+
+
+@pytest.mark.parametrize("rounds", ["whole", "free"])
 def test_a_search_goes_on_from_a_node_of_another(tmp_path: Path, rounds: str) -> None:
     old, new = (tmp_path / name for name in ("old", "new"))
     old.mkdir()

@@ -10,10 +10,12 @@ of the nodes that had ended when it began, and of the hypotheses of those beside
 import queue
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Protocol
 
 from ...base.output import AnyRecord
+from ...base.tape import NothingKept
 from ...base.typed import convert
 from ...records.rollout import SearchEnd
 from ..interface import SearchEnvironment
@@ -54,6 +56,8 @@ class Parts(Protocol):
 
     def give_up(self, contexts: Sequence[NodeContext]) -> None: ...
 
+    def leave(self, start: Start, environment: SearchEnvironment, graph: Graph) -> None: ...
+
 
 class _Nothing(Exception):
     """No node is to be begun."""
@@ -78,11 +82,23 @@ class FreeWorkers:
                 if not waiting and len(self._under_way) < (settings.workers or 1) and self._begin():
                     self._collect(0.0)
                 elif not self._under_way:
-                    return
+                    break
                 else:
                     waiting = not self._collect(LOOK_S)
         finally:  # also of an error: the other nodes must not go on and cost money
             search.give_up([node.context for node in self._under_way.values()])
+        self._leave()
+
+    def _leave(self) -> None:
+        """Count what a killed search has paid for nodes that are not gone on with."""
+        search, number = self._search, self._next
+        with suppress(NothingKept):
+            while True:
+                if number not in search.graph.started:
+                    environment = search.environment.part(str(number), kept_only=True)
+                    start = convert(environment.remember("begin", number, self._decide), Start)
+                    search.leave(start, environment, search.graph.until(start.seen))
+                number += 1
 
     def _begin(self) -> bool:
         """Begin a node: its research here, since ideas see those before them, its development in a thread."""

@@ -6,13 +6,16 @@ round in view; then all are developed concurrently. A round is added to the grap
 which nodes end nor the number of workers changes the result. Without rounds: see `free`.
 """
 
+import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
 from ...base.ids import derive_seed
+from ...base.tape import NothingKept
 from ...records.rollout import Hypothesis as RecordedHypothesis
 from ...records.rollout import Phase, Rollout, SearchEnd, Usage
 from ..interface import STOP, RunResult, SearchEnvironment
@@ -39,9 +42,9 @@ class Search:
         settings = job.settings
         self._components = Components.load(settings)
         self._passages = read_passages(Path(settings.knowledge)) if settings.knowledge else []
-        path, resume = environment.graph()
+        path, self._resumes = environment.graph()
         lower = job.task["metric"]["lower_is_better"]
-        self.graph = Graph(path, lower, settings.rounded, settings.max_scores, anew=not resume)
+        self.graph = Graph(path, lower, settings.rounded, settings.max_scores, anew=not self._resumes)
         self._stop_file = path.parent / STOP
         self.ended: SearchEnd | None = None
         self._wall: WallClock | None = None
@@ -60,6 +63,8 @@ class Search:
             self.graph.take_over(file, task, last, settings.as_record())
         if settings.clock == "wall":
             self._wall = WallClock(self.graph.elapsed)
+        about = self.graph.about()
+        self._budget_before = about[0]["search"]["budget"] if self._resumes and about is not None else None
         beginning = self._context_outside("begin", 0.0)
         self.graph.tell(self.record(Choice(None, "nothing is chosen yet"), task["description"]))
         self._system = self._components.planning.begin(beginning)
@@ -74,17 +79,33 @@ class Search:
         return choice
 
     def _explore_in_rounds(self) -> None:
-        settings = self.job.settings
         while not self.is_stopped() and not self.is_used_up():
-            deadline, rounds = self.deadline(), self.graph.rounds
-            left = None if deadline is None else deadline - self.clock
-            plan = self.plan(Budget(self.share(), settings.execution_seconds, left))
-            expansions = self.select(plan, self.graph.rounds)[: settings.max_turns - len(self.graph)]
+            plan, expansions, left = self._next_round()
+            rounds = self.graph.rounds
             too_late = left is not None and rounds and left < self.graph.elapsed / rounds
             if not expansions or too_late:
                 self.ended = "too_late" if too_late else "paths"
                 break
             self._round(plan, expansions)
+        if self._budget_before is not None:
+            self._leave_round(self._budget_before)
+
+    def _next_round(self) -> tuple[Plan, list[Expansion], float | None]:
+        """The plan and the nodes of the next round, and the time that is left for it; None: no limit."""
+        settings, deadline = self.job.settings, self.deadline()
+        left = None if deadline is None else deadline - self.clock
+        plan = self.plan(Budget(self.share(), settings.execution_seconds, left))
+        return plan, self.select(plan, self.graph.rounds)[: settings.max_turns - len(self.graph)], left
+
+    def _leave_round(self, budget: Mapping[str, float | None]) -> None:
+        """Count what a killed search, with its budget, has paid for a round that is not gone on with."""
+        before = copy.copy(self)
+        settings = replace(self.job.settings, max_seconds=budget["seconds"], max_usd=budget["usd"])
+        before.job = replace(self.job, settings=settings)
+        plan, expansions, _ = before._next_round()
+        for node in before._research_round(plan, expansions, kept_only=True):
+            with suppress(NothingKept):
+                before.develop(node)
 
     def is_stopped(self) -> bool:
         """Whether the user wants the best so far: there is a file STOP beside the graphs."""
@@ -121,19 +142,30 @@ class Search:
         repairs = self._components.coding.repairs
         return replace(plan, full_seconds=seconds, debug_seconds=debug_seconds, repairs=repairs)
 
-    def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
+    def _research_round(self, plan: Plan, expansions: list[Expansion], kept_only: bool = False) -> list[Researched]:
+        """The nodes of a round after their research. kept_only: as far as a killed search had come; see `leave`."""
         researched: list[Researched] = []
         hypotheses: list[str] = []
         clock, seen = self.clock, len(self.graph)
         for at, expansion in enumerate(expansions, seen):
             start = Start(at, seen, plan, expansion, tuple(hypotheses), clock, self.deadline())
-            node = self.research(start, self.environment.part(str(at)), self.graph)
+            context = self._context_of(start, self.environment.part(str(at), kept_only))
+            if kept_only:
+                self._outside.append(context)
+            try:
+                node = self._researched(start, context, self.graph)
+            except NothingKept:
+                break
             researched.append(node)
             clock = node.context.clock
             if node.idea is not None:
                 hypotheses.append(node.idea.hypothesis.text)
         for node in researched:
             node.context.wait_until(clock)
+        return researched
+
+    def _round(self, plan: Plan, expansions: list[Expansion]) -> None:
+        researched = self._research_round(plan, expansions)
         nodes = self._developed(researched)
         elapsed = round(max(node.context.clock for node in researched), 4)
         for details in nodes:
@@ -162,8 +194,25 @@ class Search:
 
     def research(self, start: Start, environment: SearchEnvironment, graph: Graph) -> Researched:
         """The research phase of a node, in its own part of the environment. graph: as far as the node knows it."""
+        return self._researched(start, self._context_of(start, environment), graph)
+
+    def leave(self, start: Start, environment: SearchEnvironment, graph: Graph) -> None:
+        """Count what a killed search has paid for a node that is not gone on with. environment: of kept answers only."""
+        context = self._context_of(start, environment)
+        self._outside.append(context)
+        with suppress(NothingKept):
+            self.develop(self._researched(start, context, graph))
+
+    def _context_of(self, start: Start, environment: SearchEnvironment) -> NodeContext:
+        """The context of a node; one that a killed search had begun ends with this one, which may have less time."""
         clock = start.clock, start.deadline, self._wall
         context = NodeContext(self.job, environment, f"node {start.number}", self._system, *clock)
+        most = self.job.settings.max_seconds
+        if most is not None and (start.deadline is None or start.deadline > most):
+            context.latest = self.deadline()
+        return context
+
+    def _researched(self, start: Start, context: NodeContext, graph: Graph) -> Researched:
         expansion = start.expansion
         recalled: dict[int, Node] = {}
 

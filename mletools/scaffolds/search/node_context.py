@@ -61,6 +61,7 @@ class NodeContext:
         self.system, self._deadline, self._wall = system, deadline, wall
         self.clock = began  # seconds on the search's clock, after the last answer or run
         self.given_up = False  # nothing more is to be asked or run
+        self.latest: float | None = None  # an earlier deadline, once the answers of a killed run have been replayed
         self._readings = 0
         self._parts = list[NodeContext]()
         self._seed = derive_seed(job.seed, "search", name)
@@ -79,7 +80,8 @@ class NodeContext:
     @property
     def seconds_left(self) -> float:
         """Time left on the clock, at least a second."""
-        return float("inf") if self._deadline is None else max(1.0, self._deadline - self.clock)
+        bounds = [self._deadline, None if self._environment.replays else self.latest]
+        return max(1.0, min((bound for bound in bounds if bound is not None), default=float("inf")) - self.clock)
 
     def wait_until(self, clock: float) -> None:
         """Other work of the search has come between, until `clock`."""
@@ -174,7 +176,6 @@ class NodeContext:
             raise Unanswered(reply["refused"])
         used = usage_of(reply)
         self.usage[phase] = added(self.usage[phase], used)
-        self._passed(used["seconds"])
         answer: Message = {"role": "assistant", "content": reply["text"], "loss": who == "policy"}
         if reasoning := reply.get("reasoning"):
             answer["reasoning"] = reasoning
@@ -185,6 +186,7 @@ class NodeContext:
             if logprobs is not None:
                 answer["logprobs"] = logprobs
         self.asked.append({"phase": phase, "role": role, "who": who, "messages": [*sent, answer], "usage": used})
+        self._passed(used["seconds"])
         return reply
 
     def run(self, code: str, wall_s: float, *, debug: bool = False, rows: str = "validation") -> RunResult:
@@ -198,9 +200,9 @@ class NodeContext:
         self._runs += 1
         self._passed(0.0)  # this work may have waited for its turn
         result = self._environment.run(code, min(wall_s, self.seconds_left), seed, arguments=arguments, rows=rows)
-        self._passed(result["execution"]["duration_s"])
         seconds = self.usage["develop"]["seconds"] + result["execution"]["duration_s"]
         self.usage["develop"] = {**self.usage["develop"], "seconds": round(seconds, 4)}
+        self._passed(result["execution"]["duration_s"])
         return result
 
     def _check_wanted(self) -> None:
