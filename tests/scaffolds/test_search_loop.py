@@ -466,6 +466,20 @@ def test_steps_hold_the_exact_tokens_and_what_came_of_them(tmp_path: Path) -> No
         assert step["state"]["validation"] == before
 
 
+@pytest.mark.parametrize("preset", ["aide", "rd-agent"])
+def test_an_answer_without_a_program_is_no_well_formed_step(tmp_path: Path, preset: str) -> None:
+    class Mute(Town):
+        def ask(self, who: str, role: str, *rest: Any) -> dict[str, Any]:
+            reply = super().ask(who, role, *rest)
+            return {**reply, "text": "I would rather not."} if role == "search-draft" else reply
+
+    steps = play(tmp_path, settings(preset=preset, max_turns=3, max_seconds=None), Mute)[0][:-1]
+    told = {(step["format_rate"], step["stop_reason"], step["turns"][0]["problem"]) for step in steps
+            if step["step"]["role"] == "search-draft"}  # fmt: skip
+    assert told == {(0.0, "format", "malformed")}
+    assert {step["format_rate"] for step in steps if step["step"]["role"] != "search-draft"} == {1.0}
+
+
 def test_a_model_beside_the_policy_is_asked_and_not_trained(tmp_path: Path) -> None:
     records, _ = play(tmp_path, settings(max_turns=3, max_seconds=None, research_model="thinker"))
     assert {step["step"]["phase"] for step in records[:-1]} == {"develop"}

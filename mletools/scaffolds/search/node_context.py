@@ -32,6 +32,7 @@ CONSEQUENCES = {  # of a question without an answer that can be read
     "search-lesson": "a lesson from the scores alone",
     "search-choose": "the best score in place of the model's choice",
 }
+NO_PROGRAM = "the answer holds no program"
 AGAIN = "{problem}. Answer again in the requested form."
 
 
@@ -108,13 +109,15 @@ class NodeContext:
         """
         reply = self._ask(phase, role, [{"role": "user", "content": prompt}])
         how = reply["finish_reason"], reply.get("reasoning")
-        if edited is None:
-            return read_answer(reply["text"], *how)
         try:
-            return read_edits(reply["text"], edited, *how)
+            text = reply["text"]
+            answer = read_answer(text, *how) if edited is None else read_edits(text, edited, *how)
         except ValueError as error:
             self.asked[-1]["problem"] = str(error)
             raise
+        if answer.code is None:
+            self.asked[-1]["problem"] = NO_PROGRAM
+        return answer
 
     def read(self, phase: Phase, role: str, prompt: str, reader: Reader[T]) -> T:
         """The result of `reader` on the answer. After a ValueError the model gets its text, and one more attempt.
