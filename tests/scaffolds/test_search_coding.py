@@ -730,6 +730,35 @@ def test_a_whole_program_is_read_where_edits_were_asked_for() -> None:
     assert prompt.count("# Your answer") == 1 and "<<<<<<< SEARCH" in prompt
 
 
+DRAFT = "Perhaps:\n" + edit("import x\n", "import rejected\n") + "\nNo, not that.\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<think>", "</think>"),
+        ("<thinking>", "</thinking>"),
+        ("[THINK]", "[/THINK]"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ],
+)
+def test_edits_in_reasoning_are_drafts(begin: str, end: str) -> None:
+    answer = f"{begin}{DRAFT}{end}\nA plan.\n\n{edit('import x' + chr(10), 'import y' + chr(10))}"
+    wanted = LONG.replace("import x", "import y")
+    assert read_edits(answer, LONG).code == wanted
+    assert read_edits(answer.replace("\n", "\r\n"), LONG).code == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning"),
+    [("", DRAFT), ("", f"```python\n{DRAFT}```"), (f"<think>{DRAFT}", None), (f"[THINK]{DRAFT}[/THINK]\n", None)],
+)
+def test_edits_in_reasoning_alone_are_told(text: str, reasoning: str | None) -> None:
+    with pytest.raises(ValueError, match="^they stand in the reasoning, and no answer follows it$"):
+        read_edits(text, LONG, "stop", reasoning)
+    assert read_edits("", LONG, "stop", f"{DRAFT}```python\nprint(1)\n```").code == "print(1)\n"
+
+
 def test_a_large_program_is_changed_by_edits_and_a_small_one_written_anew() -> None:
     parent = node(3, code=LONG)
     changed = LONG.replace("import x", "import y")

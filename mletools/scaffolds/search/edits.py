@@ -1,13 +1,14 @@
 """Programs that are changed by search/replace blocks in place of being written anew, as aider asks for them.
 
-Covered: several blocks, applied one after the other; blocks within fences; blanks at the ends of lines. Not covered:
-lines that are only nearly those of the program, which is an error that tells the model which ones.
+Covered: several blocks, applied one after the other; blocks within fences; blanks at the ends of lines, and lines that end
+with CRLF; reasoning, whose blocks are drafts. Not covered: lines that are only nearly those of the program, which is an
+error that tells the model which ones.
 """
 
 import re
 
 from ... import prompts
-from ..reading import Answer, after_thinking, read_answer
+from ..reading import Answer, after_thinking, other_reasoning, read_answer
 from .sections import plain
 
 MOST_QUOTED = 200  # characters of a block in an error
@@ -27,11 +28,15 @@ def read_edits(text: str, code: str, finish_reason: str = "stop", reasoning: str
     """The answer with `code` edited as it says; an answer without a block is read as a whole program (`read_answer`).
 
     ValueError, worded for the model: an answer that was cut off, a block that is not complete, or whose lines do not occur
-    exactly once.
+    exactly once, or blocks in the reasoning of an answer that is nothing else.
     """
-    said = after_thinking(text)
+    _, said, _ = other_reasoning(after_thinking(_lines(text)))
     if _MARK.search(said) is None:
-        return read_answer(text, finish_reason, reasoning)
+        answer = read_answer(text, finish_reason, reasoning)
+        thought = "" if said.strip() else answer.code or f"{text}\n{reasoning or ''}"
+        if _MARK.search(_lines(thought)):
+            raise ValueError("they stand in the reasoning, and no answer follows it")
+        return answer
     if finish_reason == "length":
         raise ValueError("the answer was cut off at the limit of its length, so blocks may be missing")
     blocks = list(_BLOCK.finditer(said))
@@ -41,6 +46,11 @@ def read_edits(text: str, code: str, finish_reason: str = "stop", reasoning: str
         code = _edited(code, block["old"], block["new"], number)
     plan = said[: blocks[0].start()].rstrip().removesuffix("```").removesuffix("```python").strip()
     return Answer(plan, code, "exact", None)
+
+
+def _lines(text: str) -> str:
+    """The text with one kind of line ends."""
+    return text.replace("\r\n", "\n")
 
 
 def _edited(code: str, old: str, new: str, number: int) -> str:
