@@ -754,7 +754,7 @@ def test_edits_in_reasoning_are_drafts(begin: str, end: str) -> None:
     [("", DRAFT), ("", f"```python\n{DRAFT}```"), (f"<think>{DRAFT}", None), (f"[THINK]{DRAFT}[/THINK]\n", None)],
 )
 def test_edits_in_reasoning_alone_are_told(text: str, reasoning: str | None) -> None:
-    with pytest.raises(ValueError, match="^they stand in the reasoning, and no answer follows it$"):
+    with pytest.raises(ValueError, match=r"^they stand in the reasoning, and no answer follows it$"):
         read_edits(text, LONG, "stop", reasoning)
     assert read_edits("", LONG, "stop", f"{DRAFT}```python\nprint(1)\n```").code == "print(1)\n"
 
