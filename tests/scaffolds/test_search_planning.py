@@ -47,7 +47,7 @@ class Model:
     def __init__(self, *answers: Any):
         self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
 
-    def ask(self, who: str, role: str, messages: Any, seed: int, tools: Any, most: int) -> dict[str, Any]:
+    def ask(self, who: str, role: str, messages: Any, *rest: Any, refusable: bool = False) -> dict[str, Any]:
         self.asked.append((who, role, messages))
         answer = self.answers.pop(0)
         return answer if isinstance(answer, dict) else {"text": answer, **SAID}
