@@ -151,6 +151,9 @@ class Runner:
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)  # places of lines
     refused: Counter[str] = field(default_factory=Counter)  # rollouts of an endless run that have failed, by group
+    broken_off: set[str] = field(
+        default_factory=set
+    )  # tapes of jobs that were refused; searches may have cost much by then
     unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs that are played side by side, so that the engine samples their questions in one call
 
@@ -220,7 +223,7 @@ class Runner:
                 if graphs is not None and not isinstance(error, Exception):
                     run.say(self._what_is_left(needs))
                 raise
-            left = graphs is not None and bool(self.rejected)  # searches may have cost much until they were refused
+            left = graphs is not None and any((graphs / f"{name}.jsonl").exists() for name in self.broken_off)
             if graphs is not None and not needs.graph_folder and not left:
                 shutil.rmtree(graphs, ignore_errors=True)
             if left and run.sidecar_path("") is not None:
@@ -329,6 +332,7 @@ class Runner:
             if item.line.place not in self.rejected:  # most of a group's rollouts fail for the same reason
                 self.run.reject(item.line, str(result.problem))
             self.rejected.add(item.line.place)
+            self.broken_off.add(item.tape)
             self.run.counts["rollouts refused"] += 1
             if self.source is not None:
                 self.refused[item.job.group] += 1

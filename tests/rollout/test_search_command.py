@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -430,4 +431,14 @@ def test_what_a_refused_search_has_paid_for_is_kept(tmp_path: Path) -> None:
         assert (tmp_path / "out.jsonl.graph").is_dir() and (tmp_path / "out.jsonl.tape").is_file()
         run_command(*line, "--resume", cwd=tmp_path)
     assert len(records((tmp_path / "out.jsonl").read_bytes())) == 2
+    assert not list(tmp_path.glob("out.jsonl.*"))
+
+
+def test_a_task_whose_search_never_began_leaves_nothing(tmp_path: Path) -> None:
+    write_tasks(tmp_path, 2)
+    shutil.rmtree(next((tmp_path / "tasks").iterdir()))
+    options = ("-o", "out.jsonl", "--max-rejects", "1", "--rejects", "rejects.jsonl")
+    with FaultyServer(searching) as server:
+        run_command(*search(server, "aide", 2, *options), cwd=tmp_path)
+    assert len(records((tmp_path / "out.jsonl").read_bytes())) == 1
     assert not list(tmp_path.glob("out.jsonl.*"))
