@@ -120,10 +120,11 @@ def _documents(run: cli.Run, form: str, every_pair: bool) -> Iterator[dict[str, 
             run.counts["dropped by mle-filter"] += 1
             continue
         found = (chat.chat if form == "chat" else chat.completion)(line.record)
-        if found is None:
-            run.counts["without a message of the policy"] += 1
-        else:
-            yield found
+        if not found:
+            run.counts["without a message of the policy that carries loss"] += 1
+        elif chat.has_masked(line.record):
+            run.counts["with masked messages, which stay in"] += 1
+        yield from found
 
 
 def _groups(run: cli.Run) -> Iterator[list[Rollout]]:
@@ -134,9 +135,18 @@ def _groups(run: cli.Run) -> Iterator[list[Rollout]]:
     for line in run.lines("rollout"):
         group = waiting.setdefault(line.record["group"], [])
         group.append(line.record)
-        if "trace" not in line.record and len(group) >= line.record["group_size"]:
+        if "trace" not in line.record and _is_complete(group):
             yield waiting.pop(line.record["group"])
     yield from waiting.values()
+
+
+def _is_complete(group: list[Rollout]) -> bool:
+    """Whether all of a group have come: those that mle-filter has kept, where it has decided on all."""
+    decision = group[-1].get("filter", {})
+    if decision.get("arrived", 0) < group[-1]["group_size"]:
+        return len(group) >= group[-1]["group_size"]
+    kept = sum(rollout.get("filter", {}).get("kept", False) for rollout in group)
+    return kept >= decision.get("members", 0) if decision["kept"] else len(group) >= group[-1]["group_size"]
 
 
 def _folders(run: cli.Run, settings: HarborOptions, grading: dict[str, Any]) -> None:

@@ -161,6 +161,7 @@ def filter_rollouts(
 
     selection = Selection(filters, state.remembered) if state else Selection(filters)
     tasks, kept, equal = set(), set(), set()  # ids of all, of those with something kept, of those without spread
+    compares, told = filters.spread or filters.min_group > 1, False
     human_ranks = HumanRanks(run.data)
 
     def write(decisions: Iterable[Decision]) -> None:
@@ -183,6 +184,11 @@ def filter_rollouts(
 
     with state or nullcontext():
         for line in run.lines("rollout"):
+            if compares and not told and "trace" in line.record and "cut" not in line.record:
+                told = True
+                run.say(
+                    "traces of a run do not answer one prompt, and are compared as they come: --min-group 1 --no-spread"
+                )
             try:
                 measures = measured(line.record, filters, human_ranks)
             except RecordError as error:

@@ -39,11 +39,15 @@ def _steps(rollout: Rollout) -> list[AtifStep]:
     usage = {turn["message"]: turn.get("usage") for turn in rollout["turns"] if "message" in turn}
     steps: list[AtifStep] = []
     seen: list[int] = []  # the tokens of the sequence so far
+    marked = any("loss" in message for message in rollout["messages"])
     for place, message in enumerate(rollout["messages"]):
         role = message["role"]
         seen = [*message["prompt_token_ids"]] if "prompt_token_ids" in message else seen
         if role == "assistant":
-            steps.append(_agent(len(steps) + 1, message, usage.get(place), [*seen]))
+            step = _agent(len(steps) + 1, message, usage.get(place), [*seen])
+            if marked and not message.get("loss"):  # of an earlier step, or of another agent
+                step["is_copied_context"] = True
+            steps.append(step)
         elif steps and steps[-1]["source"] == "agent":
             # The scaffold's answer is an observation of the step before it, as a tool's is.
             result: AtifResult = {"content": message["content"]}

@@ -1,8 +1,10 @@
 """Rollouts as lines of messages for other trainers, which `datasets.load_dataset("json")` reads.
 
     chat         {"messages"}: the whole conversation
-    completion   {"prompt", "completion"}: what the policy saw first, and all from its first message on
+    completion   {"prompt", "completion"}: what the policy saw first, and all from its first message with loss on
     pairs        {"prompt", "chosen", "rejected"}: of a group, answers to one prompt with unequal rewards
+
+A rollout whose policy no longer saw all that came before has several conversations, and no pairs.
 
 Covered: text, thoughts, calls of tools; task, id and reward of each. Not covered: token ids (atif has them).
 """
@@ -33,16 +35,14 @@ class Plain(TypedDict):
     tool_call_id: NotRequired[str]
 
 
-def chat(rollout: Rollout) -> dict[str, object] | None:
-    """The conversation of a rollout; None: the policy said nothing."""
-    parts = _parts(rollout)
-    return None if parts is None else {"messages": [*parts[0], *parts[1]], **_about(rollout)}
+def chat(rollout: Rollout) -> list[dict[str, object]]:
+    """The conversations of a rollout; none: the policy said nothing to learn from."""
+    return [{"messages": [*before, *own], **_about(rollout)} for before, own in _parts(rollout)]
 
 
-def completion(rollout: Rollout) -> dict[str, object] | None:
-    """The messages before the policy's first one, and those from it on; None: the policy said nothing."""
-    parts = _parts(rollout)
-    return None if parts is None else {"prompt": parts[0], "completion": parts[1], **_about(rollout)}
+def completion(rollout: Rollout) -> list[dict[str, object]]:
+    """Of each conversation the messages before the policy's first one with loss, and those from it on; none: as in `chat`."""
+    return [{"prompt": before, "completion": own, **_about(rollout)} for before, own in _parts(rollout)]
 
 
 def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
@@ -52,8 +52,8 @@ def pairs(group: Iterable[Rollout], every: bool) -> Iterator[dict[str, object]]:
     """
     by_prompt: dict[str, list[tuple[float, list[Plain], Rollout]]] = {}
     for rollout in group:
-        if (reward := _reward(rollout)) is not None and not dropped(rollout) and (parts := _parts(rollout)) is not None:
-            by_prompt.setdefault(dumps(parts[0]), []).append((reward, parts[1], rollout))
+        if (reward := _reward(rollout)) is not None and not dropped(rollout) and len(parts := _parts(rollout)) == 1:
+            by_prompt.setdefault(dumps(parts[0][0]), []).append((reward, parts[0][1], rollout))
     for prompt, rated in by_prompt.items():
         rated.sort(key=lambda entry: entry[0])
         best = next(entry for entry in rated if entry[0] == rated[-1][0])
@@ -81,12 +81,38 @@ def _reward(rollout: Rollout) -> float | None:
     return rollout.get("filter", {}).get("reward", rollout.get("reward"))
 
 
-def _parts(rollout: Rollout) -> tuple[list[Plain], list[Plain]] | None:
-    messages = rollout["messages"]
-    first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), None)
-    if first is None:
-        return None
-    return [_plain(message) for message in messages[:first]], [_plain(message) for message in messages[first:]]
+def has_masked(rollout: Rollout) -> bool:
+    """Whether a message that must not carry loss stands between others of the policy's, where lines cannot say so."""
+    masked, own = rollout.get("filter", {}).get("masked", ()), _own(rollout)
+    return any(place > own[0] for place in masked) if own else False
+
+
+def _own(rollout: Rollout) -> list[int]:
+    """The places of the policy's messages that carry loss, as a trainer here takes them."""
+    messages, masked = rollout["messages"], rollout.get("filter", {}).get("masked", ())
+    marked = any("loss" in message for message in messages)
+    return [
+        place
+        for place, message in enumerate(messages)
+        if message["role"] == "assistant" and place not in masked and message.get("loss", not marked)
+    ]
+
+
+def _parts(rollout: Rollout) -> list[tuple[list[Plain], list[Plain]]]:
+    """(the messages before the policy's first one with loss, those from it on) of each conversation."""
+    messages, own = rollout["messages"], _own(rollout)
+    gone = {turn["message"]: turn.get("dropped", ()) for turn in rollout["turns"] if "message" in turn}
+    parts: list[tuple[int, list[int]]] = []  # how many messages come before the first one with loss, the places of all
+    for place in own:
+        seen = [at for at in range(place) if at not in gone.get(place, ())]
+        if parts and seen[: len(parts[-1][1])] == parts[-1][1]:
+            parts[-1] = (parts[-1][0], [*seen, place])
+        else:
+            parts.append((len(seen), [*seen, place]))
+    if parts:
+        parts[-1][1].extend(range(own[-1] + 1, len(messages)))
+    plain = ((first, [_plain(messages[at]) for at in places]) for first, places in parts)
+    return [(shown[:first], shown[first:]) for first, shown in plain]
 
 
 def _plain(message: Message) -> Plain:

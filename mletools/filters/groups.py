@@ -73,6 +73,12 @@ class Selection:
         holds = self.options.top is not None and self.options.calibrate == "input"
         if holds and (reward := _counting(rollout)) is not None:
             self._rewards.setdefault(rollout["task"]["id"], []).append(reward)
+        earlier = rollout.get("filter")
+        if (
+            earlier and earlier["kept"] is False and "arrived" not in earlier
+        ):  # --cut-steps found no step: no group waits
+            yield Decision(rollout, earlier["reason"], arrived=1)
+            return
         key = rollout["group"]
         members = self._groups.setdefault(key, [])
         members.append((rollout, measured or {}))
@@ -100,7 +106,7 @@ class Selection:
 
     def _decide(self, group: list[Member]) -> Iterator[Decision]:
         ordered = sorted(group, key=lambda member: member[0]["sample"])
-        programs: dict[str, int] = {}  # of the rollouts that stay so far: the digest, and the sample
+        programs: dict[str, str] = {}  # of the rollouts that stay so far: the digest, and the id
         members = [self._alone(rollout, measured, programs) for rollout, measured in ordered]
         kept = [member for member in members if member.reason is None]
         why = None
@@ -110,20 +116,20 @@ class Selection:
             why = "no spread: all rewards left in the group are equal"
         left = 0 if why else len(kept)
         if not why:
-            self._remember(ordered[0][0]["task"]["id"], {one.rollout["sample"] for one in kept}, programs)
+            self._remember(ordered[0][0]["task"]["id"], {one.rollout["id"] for one in kept}, programs)
         for member in members:
             yield replace(member, reason=member.reason or why, arrived=len(group), members=left)
 
-    def _remember(self, task: str, kept: set[int], programs: Mapping[str, int]) -> None:
+    def _remember(self, task: str, kept: set[str], programs: Mapping[str, str]) -> None:
         """The programs of the rollouts that are kept: a later one that is equal is a duplicate."""
         seen = self._seen.setdefault(task, {})
-        for digest, sample in programs.items():
-            if sample in kept:
+        for digest, rollout in programs.items():
+            if rollout in kept:
                 seen[digest] = None
         while len(seen) > DIGESTS:
             del seen[next(iter(seen))]
 
-    def _alone(self, rollout: Rollout, measured: Measures, programs: dict[str, int]) -> Decision:
+    def _alone(self, rollout: Rollout, measured: Measures, programs: dict[str, str]) -> Decision:
         """The decision on a rollout whatever its group is; `programs` are those of its group's rollouts before it."""
         earlier = rollout.get("filter")
         if earlier and earlier["kept"] is False:  # marked by a run before this one
@@ -133,9 +139,14 @@ class Selection:
             notes["masked"] = sorted({*masked(rollout), *(earlier.get("masked", ()) if earlier else ())})
         reward = _counting(rollout)
         of_value = self._of_value(rollout, reward, notes) if reward is not None else None
-        return Decision(rollout, self._plain(rollout, notes, programs) or of_value, notes)
+        code = None if self.options.keep_duplicates else rollout["code"]
+        digest = None if code is None else content_id(normal_form(code))
+        reason = self._plain(rollout, notes, digest, programs) or of_value
+        if reason is None and digest is not None:
+            programs[digest] = rollout["id"]
+        return Decision(rollout, reason, notes)
 
-    def _plain(self, rollout: Rollout, notes: Notes, programs: dict[str, int]) -> str | None:
+    def _plain(self, rollout: Rollout, notes: Notes, digest: str | None, programs: Mapping[str, str]) -> str | None:
         """Why the rollout is dropped whatever its task's other rewards are, or None."""
         grade, options = rollout["grade"], self.options
         if not grade["valid"] and not options.keep_invalid:
@@ -154,11 +165,8 @@ class Selection:
             return f"reward: {reward:g} is below {options.min_reward:g}"
         if options.min_medal is not None and MEDALS.index(grade["medal"]) < MEDALS.index(options.min_medal):
             return f"medal: {grade['medal'] or 'none'}, less than {options.min_medal}"
-        if not options.keep_duplicates and rollout["code"] is not None:
-            digest = content_id(normal_form(rollout["code"]))
-            if digest in programs or digest in self._seen.get(rollout["task"]["id"], {}):
-                return "duplicate: the same program as an earlier one"
-            programs[digest] = rollout["sample"]
+        if digest is not None and (digest in programs or digest in self._seen.get(rollout["task"]["id"], {})):
+            return "duplicate: the same program as an earlier one"
         return None
 
     def _of_value(self, rollout: Rollout, reward: float, notes: Notes) -> str | None:

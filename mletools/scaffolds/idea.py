@@ -95,11 +95,11 @@ def _implement(
     """Ask the implementer for the program and run it; returns its messages and usage."""
     settings = episode.settings
     task = task_prompt("task", episode.job, environment)
-    score = start.get("validation")
     standing = "It has no valid submission yet."
-    if score is not None:
-        shown = settings.shown_at_start(score)
-        standing = "Its score is not told." if shown is None else f"Its score on the validation rows: {shown:g}."
+    if start.get("score") is not None or start.get("validation") is not None:
+        rows = "test" if settings.reveal_test else "validation"
+        shown = settings.shown_at_start(start.get("score") if settings.reveal_test else start.get("validation"))
+        standing = "Its score is not told." if shown is None else f"Its score on the {rows} rows: {shown:g}."
     instructions = prompts.render(
         "implementer",
         task=task,

@@ -20,6 +20,7 @@ PLAIN = {
     "top_k": (0, -1), "min_p": (0,), "typical_p": (1,), "repetition_penalty": (1,), "presence_penalty": (0,), "frequency_penalty": (0,),
 }  # fmt: skip
 RECORDED, TEMPLATE = "recorded", "template"
+SPELLED = 24  # letters of an answer that tell whose tokens it has
 
 # What can be said against a rollout as a whole, and which stop reasons say it.
 STOPPED = {"format": "format", "timeout": "timeout", "length": "length", "context": "length", "budget": "aborted"}
@@ -116,7 +117,8 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
     """The training sample of a rollout record.
 
     A record without any token ids is rendered with `tokenizer`; without a tokenizer it is refused. Raises RecordError
-    when ids are there in part only, when lengths disagree, or when an id lies outside [0, vocab_size).
+    when ids are there in part only, when lengths disagree, when an id lies outside [0, vocab_size), or when the ids are
+    another tokenizer's.
     """
     messages, decision = record["messages"], cast(FilterDecision, record.get("filter") or {"kept": True})
     masked = set(decision.get("masked") or ())
@@ -127,11 +129,14 @@ def sample_of(record: Rollout, vocab_size: int | None = None, tokenizer: Any = N
             for i, message in enumerate(messages)
         ]
     if any(message.get("token_ids") for message in messages):
+        if tokenizer is not None:
+            _check_spelling(record["messages"], tokenizer)
         sequences, tokens = _recorded(messages, record["messages"], vocab_size), RECORDED
     elif tokenizer is None:
         raise RecordError("messages carry no token_ids, and there is no tokenizer to make some of the text")
     else:
-        sequences, tokens = render(messages, tokenizer), TEMPLATE
+        dropped = {turn["message"]: turn.get("dropped", ()) for turn in record.get("turns", ()) if "message" in turn}
+        sequences, tokens = render(messages, tokenizer, dropped), TEMPLATE
     policy = record.get("policy") or {}
     sampling = policy.get("sampling") or {}
     size = int(record.get("group_size", 1))
@@ -257,23 +262,29 @@ def _check_own(messages: list[Message], index: int, begun: bool) -> None:
         raise RecordError(f"messages[{index}]: the prompt before it has no token_ids, though it has")
 
 
-def render(messages: list[Message], tokenizer: Any) -> tuple[TokenSequence, ...]:
+def render(
+    messages: list[Message], tokenizer: Any, dropped: Mapping[int, Collection[int]] | None = None
+) -> tuple[TokenSequence, ...]:
     """The sequences of messages without ids, through the tokenizer's chat template.
 
     An assistant message's part is what the policy writes (Conversation.turn). Where the template tells what came before
     in another way than the sequence at hand has it, a new one begins, with the prompt as the policy would be given it.
     Where no message is marked with `loss`, every assistant message is the policy's. Each part is tokenised by itself, as
-    at sampling.
+    at sampling. dropped: of a message of the policy the places of those that it did not see any more.
     """
     marked = any("loss" in message for message in messages)
     own = [i for i, each in enumerate(messages) if (each.get("loss") if marked else each["role"] == "assistant")]
     if not own:
         return (TokenSequence([], []),)
-    conversation = Conversation(tokenizer, messages[: own[-1] + 1])
+    whole = Conversation(tokenizer, messages[: own[-1] + 1])
     sequences: list[TokenSequence] = []
     done = None
     for index in own:
-        asked, written = conversation.turn(index)
+        conversation, at = whole, index
+        if gone := frozenset((dropped or {}).get(index, ())):
+            seen = [message for place, message in enumerate(messages[: index + 1]) if place not in gone]
+            conversation, at = Conversation(tokenizer, seen), len(seen) - 1
+        asked, written = conversation.turn(at)
         if done is None or not asked.startswith(done):
             sequences.append(TokenSequence([], []))
             done = ""
@@ -283,6 +294,24 @@ def render(messages: list[Message], tokenizer: Any) -> tuple[TokenSequence, ...]
             sequences[-1].loss_mask.extend([loss] * len(tokens))
         done = asked + written
     return tuple(sequences)
+
+
+def _check_spelling(messages: Iterable[Message], tokenizer: Any) -> None:
+    """RecordError where the ids of the first longer answer do not spell it: they are another tokenizer's."""
+    for place, message in enumerate(messages):
+        letters = _letters(message["content"])[:SPELLED]
+        if message.get("loss") and message.get("token_ids") and len(letters) == SPELLED:
+            if letters not in _letters(tokenizer.decode(message["token_ids"])):
+                raise RecordError(
+                    f"messages[{place}]: its token_ids do not spell its content with the model's tokenizer: another model "
+                    "sampled it; without token_ids and prompt_token_ids its text is tokenised"
+                )
+            return
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of ASCII in a text, which every reading of an answer leaves as they are."""
+    return "".join(character for character in text if character.isascii() and character.isalnum())
 
 
 def _reshaped(sampling: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conftest import run_command
 
+from mletools.commands.export import _is_complete
 from mletools.exports import atif, chat
 
 
@@ -127,7 +128,7 @@ def test_tokens_thoughts_and_calls() -> None:
         "completion_token_ids": [3, 4, 5],
         "logprobs": [-0.1, -0.2, -0.3],
     }
-    plain = chat.chat(made(CALLS))["messages"]
+    plain: Any = chat.chat(made(CALLS))[0]["messages"]
     assert plain[2]["reasoning_content"] == "let me look" and plain[3]["tool_call_id"] == "c1"
     assert plain[2]["tool_calls"][1]["function"] == {"name": "bash", "arguments": "no json"}
 
@@ -190,7 +191,7 @@ def test_what_mle_filter_decided_holds() -> None:
     assert not list(chat.pairs([one(1.0), one(0.0, kept=False, reason="too late")], True))
     (line,) = chat.pairs([one(1.0, reward=0), one(0.3, reward=1)], False)
     assert (line["chosen_reward"], line["rejected_reward"]) == (1, 0)
-    assert chat.chat(one(1.0, reward=0))["reward"] == 0  # type: ignore[index]
+    assert chat.chat(one(1.0, reward=0))[0]["reward"] == 0
     assert chat.dropped(one(1.0, kept=False)) and not chat.dropped(one(1.0)) and not chat.dropped(made([]))
 
 
@@ -218,7 +219,7 @@ def test_a_library_of_datasets_reads_the_lines(graded: Path, tmp_path: Path, for
     datasets = pytest.importorskip("datasets", reason="needs the [train] extra")
     written = export(graded, form, "react") + export(graded, form, "single")
     if form == "chat":
-        written.append(chat.chat(made(CALLS)))
+        written += chat.chat(made(CALLS))
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
     read = datasets.load_dataset("json", data_files=str(tmp_path / "lines.jsonl"), cache_dir=str(tmp_path / "cache"))[
         "train"
@@ -229,7 +230,49 @@ def test_a_library_of_datasets_reads_the_lines(graded: Path, tmp_path: Path, for
 
 
 def test_a_rollout_without_a_word_of_the_policy(tmp_path: Path) -> None:
-    assert chat.completion(made([{"role": "user", "content": "begin"}])) is None
+    assert chat.completion(made([{"role": "user", "content": "begin"}])) == []
     assert atif.trajectory(made([{"role": "user", "content": "begin"}]))["steps"] == [
         {"step_id": 1, "source": "user", "message": "begin"}
     ]
+
+
+def talk(*texts: str, **more: Any) -> Any:
+    """A rollout of messages: those that begin with a are the policy's, with A their loss is marked, with x as absent."""
+    roles = {"u": "user", "a": "assistant", "A": "assistant", "x": "assistant"}
+    messages: list[dict[str, Any]] = [{"role": roles[text[0]], "content": text} for text in texts]
+    for message in messages:
+        if message["content"][0] in "Ax":
+            message["loss"] = message["content"][0] == "A"
+    return made(messages, **{"turns": [], "reward": 1.0, **more})
+
+
+def contents(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [tuple(" ".join(m["content"] for m in line[key]) for key in ("prompt", "completion")) for line in lines]  # type: ignore[misc]
+
+
+def test_what_the_policy_no_longer_saw_is_in_another_line() -> None:
+    anew = talk("u1", "a2", "u3", "a4", "u5", turns=[{"message": 1}, {"message": 3, "dropped": [0, 1]}])
+    assert contents(chat.completion(anew)) == [("u1", "a2"), ("u3", "a4 u5")]
+    middle = talk(
+        "u0", "a1", "u2", "a3", "u4", "a5", turns=[{"message": 1}, {"message": 3}, {"message": 5, "dropped": [1, 2]}]
+    )
+    assert contents(chat.completion(middle)) == [("u0", "a1 u2 a3"), ("u0 a3 u4", "a5")]
+    assert not list(chat.pairs([anew, {**anew, "reward": 0.0}], True))
+
+
+def test_a_completion_begins_where_loss_does() -> None:
+    step = talk("u0", "x1", "u2", "A3", "u4", "A5")
+    assert contents(chat.completion(step)) == [("u0 x1 u2", "A3 u4 A5")]
+    assert [each.get("is_copied_context") for each in atif.trajectory(step)["steps"]] == [None, True, None, None]
+    masked = talk("u0", "a1", "u2", "a3", "u4", "a5", filter={"kept": True, "reason": None, "masked": [1, 5]})
+    assert contents(chat.completion(masked)) == [("u0 a1 u2", "a3 u4 a5")] and chat.has_masked(masked)
+    assert not chat.has_masked(step) and chat.chat(talk("u0", "x1")) == []
+
+
+def test_pairs_do_not_wait_for_what_mle_filter_has_dropped() -> None:
+    decision = {"kept": True, "reason": None, "arrived": 4, "members": 2}
+    two = [talk("u0", f"a{at}", group_size=4, filter=decision, reward=at) for at in range(2)]
+    assert not _is_complete(two[:1]) and _is_complete(two)
+    dropped = talk("u0", "a2", group_size=4, filter={**decision, "kept": False})
+    assert not _is_complete([two[0], dropped]) and _is_complete([dropped, *two])
+    assert not _is_complete([talk("u0", "a1", group_size=2)])

@@ -72,6 +72,30 @@ def test_a_program_of_a_dropped_group_is_no_earlier_one() -> None:
     assert found["c3"] == "small group: 1 left, fewer than 2"  # the others are those that b was kept for
 
 
+def test_what_a_dropped_program_was_equal_to_is_no_duplicate() -> None:
+    """Of two equal programs one is kept where one is worth it, also of two traces with one sample."""
+    selection = Selection(FilterOptions(tau_adv=0.01, min_group=1, spread=False))
+    pair = [(rollout("a", 0, 0.3, code="p = 1", size=2), 0.0), (rollout("a", 1, 0.5, code="p = 1", size=2), 0.3)]
+    found = [one.reason for each, gain in pair for one in selection.add(each, {"gain": gain})]
+    assert found == ["no gain: 0 over the reference's human rank, not more than 0.01", None]
+    traces = [
+        {**rollout("b", 0, 0.3, code="q = 1", size=2), "id": "b0", "trace": "t"},
+        {**rollout("b", 0, 0.5, code="r = 1", size=2), "id": "b1", "trace": "t"},
+    ]
+    selection = Selection(FilterOptions(min_reward=0.4, min_group=1, spread=False))
+    assert [one.reason is None for each in traces for one in selection.add(each)] == [False, True]
+    (later,) = selection.add(rollout("c", 0, 0.9, code="q = 1", size=1))
+    assert later.reason is None
+
+
+def test_no_group_waits_for_a_rollout_without_a_step() -> None:
+    """mle-filter --cut-steps --mark leaves it beside the steps of its group, each of which is a group of its own."""
+    marked = {**rollout("a", 0, 0.3, size=4), "filter": {"kept": False, "reason": "no step: nothing was handed in"}}
+    (decision,) = Selection(FilterOptions()).add(marked)
+    told = decision.as_record()["filter"]
+    assert told == {"kept": False, "reason": "no step: nothing was handed in", "arrived": 1, "members": 0}
+
+
 def test_options_keep() -> None:
     group = [rollout("a", 0, 0.0, valid=False), rollout("a", 1, 0.3, code="y=1"), rollout("a", 2, 0.3, code="y = 1")]
     assert set(decide(FilterOptions(keep_invalid=True, keep_duplicates=True), *group).values()) == {None}

@@ -421,6 +421,28 @@ def test_an_implementer_is_told_the_score_as_agents_are(option: str, value: str,
         assert (rounded if value == "2" else "Its score is not told.") in question and f"{score:g}" not in question
 
 
+def test_an_implementer_is_told_that_a_submission_is_valid_whose_score_is_unknown(
+    asked: Played, tmp_path: Path
+) -> None:
+    """Without validation rows no state has a shown score, and those with a test score are valid."""
+    states = records((asked.folder / "states.jsonl").read_bytes())
+    changed = [
+        {**each, "state": {**each["state"], "validation": None}, "settings": {**each["settings"], "validation": 0}}
+        for each in states
+    ]
+    (tmp_path / "states.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
+    policy = by_model({"played": lambda body: IDEA, "frozen": lambda body: fenced(program(2.9))})
+    with FaultyServer(policy) as server:
+        line = command(server, "idea", "--implementer", "frozen", "--data", str(asked.folder), "--validation", "0",
+                       tasks="states.jsonl")  # fmt: skip
+        made = records(run_command(*line, cwd=tmp_path).stdout)
+    told = {None: "It has no valid submission yet.", True: "Its score is not told."}
+    for record in made:
+        score = record["state"]["score"]
+        assert told[score if score is None else True] in record["implementer"]["messages"][0]["content"]
+    assert any(record["state"]["score"] is not None for record in made)
+
+
 def test_a_program_that_the_implementers_server_took_for_reasoning(asked: Played, tmp_path: Path) -> None:
     said = {"content": "", "reasoning_content": fenced(program(2.9)).rstrip()}
     policy = by_model({"played": lambda body: IDEA, "frozen": lambda body: said})

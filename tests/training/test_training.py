@@ -207,6 +207,36 @@ def rendered(messages, tokenizer):
     return sequence.input_ids, sequence.loss_mask
 
 
+def test_what_the_policy_no_longer_saw_is_no_prompt(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    texts = ("user", "Q1"), ("assistant", "A1"), ("user", "Q2"), ("assistant", "A2")
+    messages = [{"role": role, "content": content} for role, content in texts]
+    first, second = render(messages, tokenizer, {1: (), 3: (0, 1)})
+    assert tokenizer.decode(first.input_ids) == "<|user|>Q1<|end|><|assistant|>A1<|end|>"
+    assert tokenizer.decode(second.input_ids) == "<|user|>Q2<|end|><|assistant|>A2<|end|>"
+    assert tokenizer.decode(second.loss_of(second.input_ids)) == "A2<|end|>"
+    turns = [{"message": 1, "duration_s": 1.0}, {"message": 3, "dropped": [0, 1], "duration_s": 1.0}]
+    record = {**rollout(1, "g", 1.0, []), "messages": messages, "turns": turns}
+    assert sample_of(record, None, tokenizer).sequences == (first, second)
+
+
+def test_ids_of_another_tokenizer_are_refused(nano) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    text = "I take a forest of 100 trees, as it needs no scaling.\n\n\N{DEGREE SIGN}"
+    ids = tokenizer.encode(f"thinking it over\n{text}")
+    said = {"role": "assistant", "content": text, "loss": True}
+    message = [{"role": "user", "content": "Q", "token_ids": [1]}, {**said, "token_ids": ids}]
+    record = {**rollout(1, "g", 1.0, []), "messages": message}
+    assert sample_of(record, len(tokenizer), tokenizer).loss_tokens == len(ids)
+    message[1]["token_ids"] = [id - 1 for id in ids]
+    with pytest.raises(RecordError, match=r"messages\[1\]: its token_ids do not spell its content"):
+        sample_of(record, len(tokenizer), tokenizer)
+
+
 def test_text_that_spells_marks_gets_no_control_tokens_and_forges_no_turn(nano) -> None:
     from transformers import AutoTokenizer
 
