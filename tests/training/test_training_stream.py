@@ -110,6 +110,15 @@ def test_a_rollout_cut_into_steps_counts_once(tmp_path: Path) -> None:
     assert GrpoRun._rollouts_a_step.fget(run(1.5)) == 3  # five samples of three rollouts: 2.4
 
 
+def test_traces_that_go_on_coming_to_a_group_are_trained_on() -> None:
+    """A run of scaffold memory has any number of traces; those that came together are a step."""
+    pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, Counter(), stream=True)
+    assert feed(pool, sample("g0", 0.0, 2)) is None
+    assert feed(pool, sample("g1", 1.0, 2)) == ["g0", "g1"]
+    assert feed(pool, sample("g2", 0.0, 2)) is None
+    assert feed(pool, sample("g3", 1.0, 2)) == ["g2", "g3"]
+
+
 def test_groups_come_in_the_order_in_which_they_became_complete() -> None:
     pool = GroupBuffer(StepRecipe(groups_per_step=1), {}, dropped := Counter(), stream=True)
     assert feed(pool, sample("a0", 0.0, 2), sample("b0", 0.0, 2)) is None
