@@ -74,6 +74,16 @@ def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) 
         assert [engines(size) for size in ("tiny", "small", "paper")] == [{"hf"}, {small}, {"vllm"}]
 
 
+def test_each_model_of_the_small_size_has_a_folder() -> None:
+    def report(*settings: str) -> str:
+        shown = make("sandmle", "-n", "results", "SIZE=small", *settings).stdout
+        return shown.rpartition("The page: ")[2].strip().rstrip("\"")
+
+    assert report() == report("MODEL=smollm2") == "runs/small/report.html"
+    assert report("MODEL=qwen2.5-coder-0.5b") == "runs/small-qwen2.5-coder-0.5b/report.html"
+    assert report("MODEL=qwen2.5-coder-0.5b", "OUT=mine") == "mine/report.html"
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_an_experiment_goes_on_after_a_kill_and_does_nothing_twice(tmp_path: Path) -> None:
