@@ -1,6 +1,7 @@
 # What the experiments share. SIZE=tiny: policies from scratch, the scripted model, minutes on two cores. SIZE=paper: the papers'
 # models, constants and budgets. SIZE=rehearsal: the commands of SIZE=paper, with the budgets and models of rehearsal.mk and
-# servers on this machine. Every file appears when it is whole, so `make` goes on where a killed one stopped.
+# servers on this machine. Every target appears when it is whole (the shell's own are NAME.new before), so `make` goes on where a
+# killed one stopped.
 
 SIZE ?= tiny
 OUT ?= runs/$(SIZE)

@@ -77,11 +77,18 @@ def test_the_small_size_samples_with_vllm_where_it_is_installed(tmp_path: Path) 
 def test_each_model_of_the_small_size_has_a_folder() -> None:
     def report(*settings: str) -> str:
         shown = make("sandmle", "-n", "results", "SIZE=small", *settings).stdout
-        return shown.rpartition("The page: ")[2].strip().rstrip("\"")
+        return shown.rpartition("The page: ")[2].strip().rstrip('"')
 
     assert report() == report("MODEL=smollm2") == "runs/small/report.html"
     assert report("MODEL=qwen2.5-coder-0.5b") == "runs/small-qwen2.5-coder-0.5b/report.html"
     assert report("MODEL=qwen2.5-coder-0.5b", "OUT=mine") == "mine/report.html"
+
+
+def test_a_file_that_the_shell_writes_gets_its_name_when_it_is_whole() -> None:
+    """SIGKILL leaves no time to delete the target, and make would take what is there of it for all of it."""
+    for makefile in EXAMPLES.glob("*/Makefile"):
+        redirected = re.findall(r"> *(\$+@.*)", makefile.read_text())
+        assert redirected and set(redirected) <= {"$@.new; mv $@.new $@", "$$@.new; mv $$@.new $$@"}, makefile
 
 
 @pytest.mark.nightly
