@@ -75,10 +75,11 @@ ready:
 	mle-filter -q --disjoint-from $(HELD_OUT) $(TASKS) > /dev/null
 
 ifdef NIGHT
+# A night that cannot be compared with the one before (other held-out tasks or rewards) is reported alone; the log says why.
 $(OUT)/$(NIGHT)/report.txt: $(OUT)/$(NIGHT)/graded.jsonl
 	before=$$(ls -d $(OUT)/*/graded.jsonl | grep -v "^$(@D)/" | tail -n 1 || true); \
 	mle-report -q --html --title "The night of $(NIGHT)" --train-steps $(OUT)/run/steps.jsonl $${before:+--label before} --label $(NIGHT) $$before $< --force -o $(@D)/report.html; \
-	if [ -n "$$before" ]; then mle-report -q --compare --label before --label $(NIGHT) $$before $< --force -o $@; else mle-report -q $< --force -o $@; fi
+	{ [ -n "$$before" ] && mle-report -q --compare --label before --label $(NIGHT) $$before $< --force -o $@; } || mle-report -q $< --force -o $@
 	@rm -f $(OUT)/unfinished; cat $@
 
 # The pipe is ended from its head: what was sampled by then is still run, graded and trained on. (124: the time is up; 141: its reader, the

@@ -240,6 +240,17 @@ def test_a_night_that_passes_midnight_has_the_name_of_its_start(box: Box, tmp_pa
     assert sorted(path.name for path in (tmp_path / "nightly").glob("2026-*")) == box.nights()
 
 
+def test_a_night_with_other_held_out_tasks_is_reported_alone(box: Box, tmp_path: Path) -> None:
+    assert box.night("NIGHT=1") == (0, 1, 2)
+    refuses = 'case "$*" in *--compare*) echo "no task is in both sets" >&2; exit 1;; esac\n'
+    stub = STUB.replace("while", f"{refuses}while", 1)
+    (tmp_path / "bin" / "mle-report").write_text(stub)
+    done = box.make("NIGHT=2")
+    assert done.returncode == 0 and "no task is in both sets" in done.stderr and box.nights() == ["1", "2"]
+    assert not (tmp_path / "nightly" / "unfinished").exists()
+    assert box.night("NIGHT=3") == (0, 1, 3)  # the page, the comparison that is refused, the night's own table
+
+
 @pytest.mark.skipif(shutil.which("flock") is None, reason="util-linux' flock is not installed: no night of cron is run")
 def test_cron_mails_after_a_failure_alone(box: Box, tmp_path: Path) -> None:
     box.clock("2026-01-31 23:59", "2026-01-31 23:59", "2026-02-01 08:00")
