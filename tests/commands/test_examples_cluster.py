@@ -125,6 +125,18 @@ def test_the_crontab_calls_the_makefile_that_is_there() -> None:
     assert "/home/you/runs/nightly/log {" in (EXAMPLES / "nightly.logrotate").read_text()
 
 
+def test_no_night_of_the_crontab_begins_while_another_trains() -> None:
+    text = (EXAMPLES / "nightly.cron").read_text()
+    nights = []  # hours of the week from Sunday 00:00
+    for hour, first, last, hours in re.findall(r"(?m)^0 (\d+) \* \* (\d)-?(\d?) .* HOURS=(\d+)$", text):
+        for day in range(int(first), int(last or first) + 1):
+            nights.append((24 * day + int(hour), int(hours)))
+    assert len(nights) == 6
+    for at, hours in nights:
+        assert all((other - at) % 168 > hours for other, _ in nights if other != at)
+    assert (24 * 5 + 18 + 36) % 168 == 6 and (24 * 5 + 18, 36) in nights  # Friday evening until Sunday morning
+
+
 def crontab(text: str) -> tuple[dict[str, str], list[str]]:
     """(the variables of a crontab, the commands of its lines)."""
     lines = [line for line in text.splitlines() if line and line[0] != "#"]
