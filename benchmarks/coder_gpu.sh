@@ -30,7 +30,11 @@ for command in bin/mle-*; do # with this Python, whatever a checkout's own is
 done
 chmod +x "$WORK"/bin/*
 SETTINGS=(--set LOCAL="${LOCAL:-hf}")
-for setting in "$@"; do SETTINGS+=(--set "$setting"); done
+for setting in "$@"; do
+  # make runs in the experiment's folder
+  if [[ $setting == POLICY=* && -d ${setting#*=} ]]; then setting="POLICY=$(realpath "${setting#*=}")"; fi
+  SETTINGS+=(--set "$setting")
+done
 if [ -n "${PIECES:-}" ]; then
   cat "$PIECES"/* >"$WORK/base.gguf"
   "$PYTHON" examples/small_model.py qwen2.5-coder-0.5b "$WORK/base"
