@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Rollouts of many tasks as a Slurm array: each job takes its share of the tasks, and a job that is preempted goes on.
 #
-#   sbatch --array=0-15 examples/cluster/slurm.sh tasks.jsonl out
+#   sbatch --array=0-15 examples/cluster/slurm.sh tasks.jsonl out    # the first counts from 0 or 1, without gaps
 #   sbatch --array=3,7 examples/cluster/slurm.sh tasks.jsonl out    # these again: the shares stay those of the first array
 #   cat out/part-*.jsonl > graded.jsonl       # when all are done
 #
@@ -20,7 +20,12 @@ SAMPLE=${SAMPLE:-"-g 8"}
 # the folder that the tasks' "data" is relative to
 MLE_DATA=${MLE_DATA:-$(dirname "$TASKS")}
 export MLE_DATA
-for divided in "$OUT"/of-*; do [ ! -d "$divided" ] || PARTS=${divided##*-}; done
+FIRST=${SLURM_ARRAY_TASK_MIN:-0} GAPS=$((${SLURM_ARRAY_TASK_MAX:-$((FIRST + PARTS - 1))} - FIRST + 1 - PARTS))
+for divided in "$OUT"/of-*; do [ ! -d "$divided" ] || PARTS=${divided##*-} FIRST=0 GAPS=0; done
+((FIRST <= 1 && GAPS == 0)) || {
+  echo "the first array in $OUT divides the tasks: it counts from 0 or 1 without gaps (--array=0-15)" >&2
+  exit 1
+}
 ((PART <= PARTS)) || {
   echo "$OUT holds $PARTS shares of the tasks, and there is no share $PART: take another folder" >&2
   exit 1

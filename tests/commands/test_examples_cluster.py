@@ -85,19 +85,37 @@ def test_a_slurm_array_does_every_task_once(tasks: Path, tmp_path: Path) -> None
     assert {r["id"] for r in records(tmp_path / "one.jsonl")} == {r["id"] for part in done for r in part}
 
 
+def share(folder: Path, index: int, count: int, **array: int) -> subprocess.CompletedProcess[str]:
+    """A job of an array, with commands that do nothing."""
+    (folder / "tasks.jsonl").write_text("".join(f'{{"n": {at}}}\n' for at in range(1, 11)))
+    (folder / "bin").mkdir(exist_ok=True)
+    for name in ("mle-rollout", "mle-sandbox", "mle-grade"):
+        (folder / "bin" / name).write_text("#!/bin/sh\n")
+        (folder / "bin" / name).chmod(0o755)
+    told = {"ID": index, "COUNT": count, **array}
+    own = {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in told.items()}
+    own["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
+    command = [str(CLUSTER / "slurm.sh"), str(folder / "tasks.jsonl"), str(folder / "out")]
+    return subprocess.run(command, env={**environment(), **own}, capture_output=True, text=True, check=False)
+
+
 def test_shares_from_0_and_from_1_are_the_same(tmp_path: Path) -> None:
     """The last of an array from 1 is the first of one from 0."""
-    (tmp_path / "tasks.jsonl").write_text("".join(f'{{"n": {at}}}\n' for at in range(1, 11)))
-    (tmp_path / "bin").mkdir()
-    for name in ("mle-rollout", "mle-sandbox", "mle-grade"):
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    for part, count in ((0, 4), (4, 1), (3, 1)):
-        array = {"SLURM_ARRAY_TASK_ID": str(part), "SLURM_ARRAY_TASK_COUNT": str(count)}
-        command = [str(CLUSTER / "slurm.sh"), str(tmp_path / "tasks.jsonl"), str(tmp_path / "out")]
-        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        subprocess.run(command, env={**environment(), **array, "PATH": path}, check=True)
+    for index, count in ((0, 4), (4, 1), (3, 1)):
+        assert share(tmp_path, index, count).returncode == 0
     assert sorted(path.name for path in (tmp_path / "out").glob("tasks-*")) == ["tasks-0.jsonl", "tasks-3.jsonl"]
+
+
+def test_the_first_array_has_no_gaps(tmp_path: Path) -> None:
+    """--array=0,2, 0-30:2 and 5-8 would leave shares to nobody; once the tasks are divided, any share can be done again."""
+    for index, count, least, most in ((2, 2, 0, 2), (30, 16, 0, 30), (5, 4, 5, 8), (5, 1, 5, 5)):
+        refused = share(tmp_path, index, count, MIN=least, MAX=most)
+        assert refused.returncode == 1 and "from 0 or 1 without gaps (--array=0-15)" in refused.stderr
+        assert not (tmp_path / "out").exists()
+    assert share(tmp_path, 1, 4, MIN=1, MAX=4).returncode == 0
+    for index, count, least, most in ((4, 2, 1, 4), (2, 1, 2, 2)):
+        assert share(tmp_path, index, count, MIN=least, MAX=most).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "out").glob("tasks-*")) == [f"tasks-{n}.jsonl" for n in range(3)]
 
 
 def test_a_job_outside_an_array_says_so(tmp_path: Path) -> None:
