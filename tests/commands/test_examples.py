@@ -84,6 +84,13 @@ def test_each_model_of_the_small_size_has_a_folder() -> None:
     assert report("MODEL=qwen2.5-coder-0.5b", "OUT=mine") == "mine/report.html"
 
 
+def test_the_small_size_of_mle_rl_runs_no_program_of_an_evaluation_twice() -> None:
+    shown = make("mle-rl", "-n", "results", "SIZE=small", "OUT=out").stdout
+    for arm in ("base", "sft-all", "sft-format", "sft-value"):
+        for kept in ("instrumented", "executed"):
+            assert f"-o out/{arm}.graded.jsonl.{kept} --resume; cat out/{arm}.graded.jsonl.{kept} |" in shown
+
+
 def test_a_file_that_the_shell_writes_gets_its_name_when_it_is_whole() -> None:
     """SIGKILL leaves no time to delete the target, and make would take what is there of it for all of it."""
     for makefile in EXAMPLES.glob("*/Makefile"):

@@ -107,7 +107,7 @@ def test_shares_from_0_and_from_1_are_the_same(tmp_path: Path) -> None:
 
 
 def test_the_first_array_has_no_gaps(tmp_path: Path) -> None:
-    """--array=0,2, 0-30:2 and 5-8 would leave shares to nobody; once the tasks are divided, any share can be done again."""
+    """--array=0,2, 0-30:2 and 5-8 would leave shares to nobody; once the tasks are divided, any share is done again."""
     for index, count, least, most in ((2, 2, 0, 2), (30, 16, 0, 30), (5, 4, 5, 8), (5, 1, 5, 5)):
         refused = share(tmp_path, index, count, MIN=least, MAX=most)
         assert refused.returncode == 1 and "from 0 or 1 without gaps (--array=0-15)" in refused.stderr
