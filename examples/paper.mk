@@ -1,7 +1,8 @@
 # What the experiments share. SIZE=tiny: policies from scratch, the scripted model, minutes on two cores. SIZE=paper: the papers'
 # models, constants and budgets. SIZE=rehearsal: the commands of SIZE=paper, with the budgets and models of rehearsal.mk and
 # servers on this machine. Every target appears when it is whole (the shell's own are NAME.new before), so `make` goes on where a
-# killed one stopped.
+# killed one stopped. What was made of a file stays when the file is removed, and --resume keeps answers that are there: to make an
+# arm again, remove OUT/ARM and OUT/ARM.*, and the tables and the page that read them.
 
 SIZE ?= tiny
 OUT ?= runs/$(SIZE)
