@@ -117,6 +117,7 @@ class Episode(Generic[S]):
         self.well_formed: list[bool] = []
         self._failed: list[int] = []
         self._from = 0
+        self._context = self.settings.context_tokens  # fewer where the policy has refused as many
         self._held: list[int] = []  # the places of the messages that the policy saw last, and of its answer
         self._seen: list[int] | None = None  # the tokens of those
         self._cells: list[tuple[str, str]] = []
@@ -138,13 +139,9 @@ class Episode(Generic[S]):
     def ask_with(self, functions: list[OfferedTool] | None, most: int) -> Reply:
         """As `ask`, with tools of any kind as the chat protocol has them, and of at most `most` tokens."""
         self._check_budget()
-        shown = self._shown()
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
-        sent = self._sent(shown)
-        reply = self.consult("policy", self.job.scaffold, sent, functions, most)
-        if "refused" in reply:
-            raise Ended("context")
+        shown, reply = self._asked(functions, most)
         # servers draw ids at random; ours are the same in every run, and of a form that all templates take (9 letters)
         calls: list[ReplyCall] = [
             {**call, "id": f"call{len(self.turns):04}{index}"}
@@ -170,6 +167,25 @@ class Episode(Generic[S]):
         self._append(reply)
         self._held = [*shown, len(self.messages) - 1]
         return reply
+
+    def _asked(self, functions: list[OfferedTool] | None, most: int) -> tuple[list[int], Reply]:
+        """The places of the messages that the policy saw, and its reply. Ended: it refuses them, and no more can go.
+
+        Where it refuses those that fit `context_tokens`, the answer has to fit, too; then only the ends are shown. What
+        was dropped so stays out of the later questions.
+        """
+        bounds, shown = [self._context], list[int]()
+        if self._context is not None and self.settings.when_full == "drop":
+            bounds += [min(self._context, max(0, (self.settings.context_tokens or 0) - most)), 0]
+        for self._context in bounds:
+            places = self._shown()
+            if places == shown:
+                continue
+            shown = places
+            reply = self.consult("policy", self.job.scaffold, self._sent(shown), functions, most)
+            if "refused" not in reply:
+                return shown, reply
+        raise Ended("context")
 
     def consult(
         self,
@@ -215,7 +231,7 @@ class Episode(Generic[S]):
 
     def begin_anew(self, question: str) -> None:
         """Ask as if nothing had been said before: the messages stay in the record, the policy sees them no more."""
-        self._from = len(self.messages)
+        self._from, self._context = len(self.messages), self.settings.context_tokens
         self.messages.append({"role": "user", "content": question})
 
     def _shown(self) -> list[int]:
@@ -237,7 +253,7 @@ class Episode(Generic[S]):
                     raise Ended("context")
             return places
         failed = [place - begin for place in self._failed if place >= begin]
-        return [begin + place for place in visible(messages, failed, bounds.context_tokens, a_token)]
+        return [begin + place for place in visible(messages, failed, self._context, a_token)]
 
     def charge(self, who: str, reply: Reply) -> None:
         """Count what the reply of another model, in the role `who`, used to the turn at hand."""

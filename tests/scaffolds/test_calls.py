@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mletools.scaffolds import codeact, memory, messages, react
-from mletools.scaffolds.episode import Episode
+from mletools.scaffolds.episode import Episode, opening
 from mletools.scaffolds.interface import Ended
 from mletools.scaffolds.reading import (
     Action,
@@ -471,6 +471,34 @@ def test_a_trace_ends_by_the_tokenizer_where_there_is_one(counts: int | None, fi
                 one._shown()
         else:
             assert one._shown() == [0]
+
+
+@pytest.mark.parametrize(("context", "observed"), [(1000, 1500), (500, 750)])
+def test_messages_are_dropped_where_a_model_refuses_them_with_the_answer(context: int, observed: int) -> None:
+    """The prompt alone would fit. Of a model with half the context that the user names, only the ends do."""
+
+    def ask(who: str, role: str, asked: list[Any], seed: int, tools: None, most: int) -> Any:
+        tokens = sum(len(each["content"]) for each in asked) // 4
+        asks.append(tokens)
+        return {"refused": "too long"} if tokens + most > context else {
+            **reply("x"), "prompt_tokens": tokens, "completion_tokens": 1, "seconds": 1.0, "usd": 0.0,
+        }  # fmt: skip
+
+    asks: list[int] = []
+    settings = replace(react.ReactSettings(), context_tokens=1000, max_answer_tokens=250)
+    environment: Any = SimpleNamespace(ask=ask, count_tokens=lambda who, asked: None)
+    job: Any = SimpleNamespace(settings=settings, record=None, seed=0, scaffold="react")
+    one: Any = Episode(job, environment, opening("s" * 50, "q" * 50))
+    for _ in range(4):
+        one.ask()
+        one._failed.append(one.turn["message"])
+        one.observe("o" * observed)
+    assert [turn.get("dropped") for turn in one.turns] == [None, None, [2, 3], [2, 3, 4, 5]]
+    assert len(asks) == 5  # the third question was refused once
+    one.observe("o" * 4000)
+    with pytest.raises(Ended) as ended:
+        one.ask()
+    assert ended.value.reason == "context"
 
 
 def test_what_an_ideator_reads_is_cut_by_what_is_known_of_its_tokens() -> None:
