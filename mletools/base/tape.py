@@ -63,6 +63,14 @@ class Tapes:
         """Drop the job's events: its records, of these ids, are written."""
         self.write({"job": job, "what": DONE, "records": list(records)})
 
+    def jobs_with(self, what: str) -> set[str]:
+        """The jobs that have an event of this kind in the file, themselves or a part of them."""
+        if self._path is None:
+            return set()
+        with self._path.open("rb") as file:
+            events = map(loads, file)
+            return {event["job"].partition("/")[0] for event in events if event["what"] == what}
+
     def write(self, event: JsonObject) -> None:
         """Append an event and wait until it is on disk, because it may have cost money."""
         if self._file is None:

@@ -153,7 +153,7 @@ class Runner:
     refused: Counter[str] = field(default_factory=Counter)  # rollouts of an endless run that have failed, by group
     broken_off: set[str] = field(
         default_factory=set
-    )  # tapes of jobs that were refused; searches may have cost much by then
+    )  # tapes of jobs that were refused; what they were answered until then may have cost much
     unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs that are played side by side, so that the engine samples their questions in one call
 
@@ -224,11 +224,14 @@ class Runner:
                     run.say(self._what_is_left(needs))
                 raise
             left = graphs is not None and any((graphs / f"{name}.jsonl").exists() for name in self.broken_off)
+            paid = not self.broken_off.isdisjoint(self.tapes.jobs_with("ask") if self.broken_off else ())
             if graphs is not None and not needs.graph_folder and not left:
                 shutil.rmtree(graphs, ignore_errors=True)
             if left and run.sidecar_path("") is not None:
                 run.say("--resume works on the refused searches again, with the nodes that they have")
-        self.tapes.close(complete=not left)
+            elif paid:
+                run.say("--resume works on the refused rollouts again, with the answers that they have")
+        self.tapes.close(complete=not left and not paid)
 
     def _refuse_what_is_left(self) -> None:
         """ToolError where a killed run has left paid answers or nodes, and this one would discard them unasked.
@@ -328,6 +331,8 @@ class Runner:
                 self._settle(item, result)
 
     def _settle(self, item: Item, result: Result) -> None:
+        for played in result.kept:  # also of a job that was refused later on
+            self._emit(played, result.again)
         if result.problem is not None:
             if item.line.place not in self.rejected:  # most of a group's rollouts fail for the same reason
                 self.run.reject(item.line, str(result.problem))
@@ -338,8 +343,6 @@ class Runner:
                 self.refused[item.job.group] += 1
                 self.source.refuse(item.line.record["id"], 1, self.refused[item.job.group] == item.job.group_size)
             return
-        for played in result.kept:
-            self._emit(played, result.again)
         self.tapes.done(item.tape, result.ids)
         if self.source is not None:
             self.source.finished(1)

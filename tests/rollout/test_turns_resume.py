@@ -245,3 +245,22 @@ def test_a_run_that_never_reached_its_model_is_begun_again(tmp_path: Path) -> No
     with FaultyServer(answer) as server:
         run_command(*line, "--model-url", server.url, *options, cwd=tmp_path)
     assert records((tmp_path / "out.jsonl").read_bytes())
+
+
+@pytest.mark.parametrize("order", [(), ("-k",)])
+def test_traces_ahead_of_a_refused_request_are_written_and_paid_once(order: tuple[str, ...], tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    options = ("--max-traces", "3", "--max-turns", "1", *order, "--max-rejects", "1", "-o", "out.jsonl")
+    with FaultyServer(PLAYS["memory"][0], ["", "", "400"]) as server:
+        line = [each for each in command(server, "memory", *options) if each != "-q"]
+        told = run_command(*line, cwd=tmp_path).stderr.decode()
+        before = records((tmp_path / "out.jsonl").read_bytes())
+        assert [record["trace_number"] for record in before] == [0, 1]
+        assert "--resume works on the refused rollouts again, with the answers that they have" in told
+        assert (tmp_path / "out.jsonl.tape").exists()
+        asked = len(server.requests)
+        run_command(*line, "--resume", cwd=tmp_path)
+        assert len(server.requests) == asked + 1
+    made = records((tmp_path / "out.jsonl").read_bytes())
+    assert made[:2] == before and [record["trace_number"] for record in made] == [0, 1, 2]
+    assert not list(tmp_path.glob("out.jsonl.*"))
