@@ -80,8 +80,8 @@ class Conversation:
         """What the policy is given before its message `answer`, and what it writes, up to and with the end mark.
 
         Written is what the template tells where that begins as the template asks (a reasoning is in it, white space
-        behind the end mark is not); else the message's own content, behind its reasoning where the prompt opens a tag
-        for one.
+        behind the end mark is not); else the message's own content and the calls that the template tells, behind its
+        reasoning where the prompt opens a tag for one. RecordError: which part of the text is the calls cannot be told.
         """
         asked, told = self.text(answer, True), self.text(answer + 1, False)
         end = self._tokenizer.eos_token or ""
@@ -90,13 +90,32 @@ class Conversation:
             return asked, written[: written.rindex(end) + len(end)] if end in written else written
         message = self._messages[answer]
         written = self._spelled_back(message["content"])
-        if opened := re.search(r"<(\w+)>\s*$", asked):
-            begin, close = f"<{opened[1]}>", f"</{opened[1]}>"
-            if written.lstrip().startswith(begin):
-                written = written.lstrip().removeprefix(begin).lstrip()
-            if close not in written:
-                written = f"{self._spelled_back(message.get(REASONING[0], ''))}\n{close}\n\n{written}"
-        return asked, written + end
+        opened = re.search(r"<(\w+)>\s*$", asked)
+        begin, close = (f"<{opened[1]}>", f"</{opened[1]}>") if opened else ("", "")
+        if begin and written.lstrip().startswith(begin):
+            written = written.lstrip().removeprefix(begin).lstrip()
+        thought, closed, said = written.rpartition(close) if close else ("", "", written)
+        if message.get("tool_calls"):
+            before = asked[: opened.start()] if opened else asked
+            gap = said[: len(said) - len(said.lstrip())] or ("\n\n" if closed else "")
+            said = gap + self._with_calls(answer, said.strip(), told, before.rstrip(), (begin, close), end)
+        if close and not closed:
+            thought, closed = self._spelled_back(message.get(REASONING[0], "")), f"\n{close}\n\n"
+        return asked, thought + closed + said + end
+
+    def _with_calls(self, answer: int, said: str, told: str, before: str, tags: tuple[str, str], end: str) -> str:
+        """What the message `answer` says, with its calls, as `told` has both behind `before`, without a thought."""
+        text = told[len(before) :].strip()
+        if tags[0] and text.startswith(tags[0]) and tags[1] in text:
+            text = text.partition(tags[1])[2].strip()
+        text = text[: text.rindex(end)].rstrip() if end and end in text else text
+        names = [self._spelled_back(call["function"]["name"]) for call in self._messages[answer]["tool_calls"]]
+        if not told.startswith(before) or not text.startswith(said) or any(name not in text for name in names):
+            raise RecordError(
+                f"messages[{answer}]: the model's chat template tells a message with tool calls in another way than it "
+                "asks for one, so what the model would write is not known"
+            )
+        return text
 
     def _spelled_back(self, text: str) -> str:
         """`text` with what contents spelled in place of the stand-ins, but for what is a mark of the template's."""

@@ -216,3 +216,50 @@ def test_a_tool_call_in_another_form_is_refused(made: dict[str, Any]) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]
     with pytest.raises(RecordError, match=r"^messages\[1\]\.tool_calls\[0\]: a call is "):
         Conversation(next(iter(made.values())), messages)
+
+
+CALLS = "{% for c in m.tool_calls or () %}{{ '\n' }}<tool_call>\n{{ c.function.name }} {{ c.function.arguments | tojson }}\n</tool_call>{% endfor %}"
+# The prompt opens a thought; the past is told without one, as QwQ's template does, or with another line end.
+TOLD = {
+    "without": "{{ m.content.split('</think>')[-1].lstrip('\n') }}" + CALLS,
+    "otherwise": "<think>{{ m.reasoning_content }}</think>\n\n{{ m.content.split('</think>')[-1].lstrip('\n') }}"
+    + CALLS,
+}
+
+
+def thinker(told: str) -> Any:
+    pytest.importorskip("transformers", reason="transformers is not installed: chat templates are not tested")
+    body = (
+        "<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+        + told
+        + "{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
+    )
+    pairs = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    return tokenizer(["<|im_end|>", "<|im_start|>"], pairs, template(body, "<|im_start|>assistant\n<think>\n"))
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize(
+    ("message", "before"),
+    [
+        ({"content": "", "reasoning": "to run"}, "to run\n</think>\n\n"),
+        ({"content": "I run it.", "reasoning": "to run"}, "to run\n</think>\n\nI run it.\n"),
+        ({"content": "<think>\nto run</think>\nI run it.", "reasoning": "x"}, "to run</think>\nI run it.\n"),
+    ],
+)
+def test_a_turn_has_its_calls_behind_its_thought(told: str, message: dict[str, str], before: str) -> None:
+    call = {"function": {"name": "run", "arguments": {"code": "print('</think>')"}}}
+    messages = [{"role": "user", "content": "Q"}, {"role": "assistant", **message, "tool_calls": [call]}]
+    asked, written = Conversation(thinker(TOLD[told]), messages).turn(1)
+    called = '<tool_call>\nrun {"code": "print(\'</think>\')"}\n</tool_call><|im_end|>'
+    assert asked.endswith("<think>\n") and written == before + called
+
+
+def test_calls_that_a_template_does_not_tell_are_no_turn() -> None:
+    call = {"function": {"name": "run", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "I do it.", "reasoning": "to run"}
+    asked = [{"role": "user", "content": "Q"}]
+    silent = thinker("{{ m.content }}")
+    assert Conversation(silent, [*asked, message]).turn(1)[1] == "to run\n</think>\n\nI do it.<|im_end|>"
+    with pytest.raises(RecordError, match=r"messages\[1\]: the model's chat template tells a message with tool calls"):
+        Conversation(silent, [*asked, {**message, "tool_calls": [call]}]).turn(1)
