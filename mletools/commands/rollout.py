@@ -135,6 +135,7 @@ def main(
     if sandbox.timeout is not None:
         settings = replace(settings, execution_seconds=sandbox.timeout)
     settings = scaffold.check(settings)
+    endless.check_rollouts(scaffold.needs(settings).rollouts)
     with CodeMetricOptions(sandbox.backend).open() as code_metrics:
         run_models = RunModels(models, sampling, settings, roles, plan.defaults == "training", seeded)
         Runner(run, scaffold, settings, run_models, plan, endless, sandbox, code_metrics).play()

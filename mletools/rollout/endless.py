@@ -201,6 +201,13 @@ class EndlessOptions:
             raise OptionError("--max-staleness: of which policy? --follow DIR is where it is published")
         self._check_draw(group_size)
 
+    def check_rollouts(self, rollouts: int | None) -> None:
+        """OptionError for a bound on how far ahead to go, where a job has several rollouts: their number counts as one."""
+        if self.max_staleness is not None and rollouts != 1:
+            raise OptionError(
+                "--max-staleness bounds rollouts that come one by one, and traces do not: give --max-traces 1"
+            )
+
     def _check_draw(self, group_size: int) -> None:
         if self.draw == "uniform":
             if self.draw_from is not None:

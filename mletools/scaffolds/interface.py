@@ -404,7 +404,7 @@ class Needs:
     files for State and Step; None: they are dropped. graphs: each episode keeps an exploration graph, in the folder
     `graph_folder` where the user has named one. note: to be said before the first episode. selection: selection rows are
     held out besides the validation rows. workers: of one episode, that want to work at once. shown, loopback: of the
-    sandbox; see Setup there.
+    sandbox; see Setup there. rollouts: of a job; None: as many as a budget allows.
     """
 
     one_answer: bool = False
@@ -417,6 +417,7 @@ class Needs:
     workers: int = 1
     shown: tuple[str, ...] = ()
     loopback: bool = False
+    rollouts: int | None = 1
 
 
 @dataclass(frozen=True)

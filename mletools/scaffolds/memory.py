@@ -126,9 +126,10 @@ class Memory(Scaffold[MemorySettings]):
 
     def needs(self, settings: MemorySettings) -> Needs:
         if settings.max_traces is not None:
-            return Needs(states=settings.states)
+            return Needs(states=settings.states, rollouts=settings.max_traces)
         return Needs(
             states=settings.states,
+            rollouts=None,
             note=f"a run goes on for {settings.max_seconds:g} s of asking and running; --max-traces ends it sooner",
         )
 

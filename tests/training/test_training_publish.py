@@ -546,6 +546,28 @@ def test_options_that_do_not_go_together(options: dict, message: str) -> None:
         EndlessOptions(**options).check("never ends" in message, 1 if "within groups" in message else 8)
 
 
+@pytest.mark.parametrize("traces", [(), ("--max-traces", "3"), ("--max-traces", "1")])
+def test_staleness_bounds_traces_that_come_one_by_one(traces: tuple[str, ...], tmp_path: Path) -> None:
+    command = (
+        "mle-rollout",
+        "-m",
+        "scripted",
+        "--scaffold",
+        "memory",
+        *traces,
+        "--forever",
+        "--follow",
+        "pub",
+        "--dry-run",
+    )
+    tasks = EXAMPLES.joinpath("tasks.jsonl").read_bytes()
+    done = run_command(
+        *command, "--max-staleness", "1", input=tasks, cwd=tmp_path, check=False, MLE_DATA=str(ROOT / "examples")
+    )
+    refused = "--max-staleness bounds rollouts that come one by one, and traces do not: give --max-traces 1"
+    assert (done.returncode, refused in done.stderr.decode()) == ((0, False) if traces[1:] == ("1",) else (2, True))
+
+
 def test_passes_bound_the_rollouts_of_each_task(tmp_path: Path) -> None:
     """A run that goes on with the same --state begins what is left, and nothing once all is done."""
     tasks = EXAMPLES.joinpath("tasks.jsonl").read_bytes().split(b"\n")[:2]
