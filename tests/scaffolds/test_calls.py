@@ -512,6 +512,21 @@ def test_what_an_ideator_reads_is_cut_by_what_is_known_of_its_tokens() -> None:
     assert one.shorten("ideator", text, 100).count("x") == 350
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("I clean it.\n<run>\ns = re.sub('.*</think>', '', s)\n</run>", "s = re.sub('.*</think>', '', s)\n"),
+        ("<run>\nprint('</think>')\n</run>\nIt prints.", "print('</think>')\n"),
+        ("I may say <run>x()</run>, or <run>y().</think>\n<run>\nz()\n</run>", "z()\n"),  # drafts
+        ("So I do.</think>\n<run>\nprint('</think>')\n</run>", "print('</think>')\n"),
+        ("<think>So I <run>do.</think>\n<run>\nprint('</think>')\n</run>", "print('</think>')\n"),
+    ],
+)
+def test_the_end_of_a_thought_may_stand_in_a_program(text: str, code: str) -> None:
+    found = read_action(reply(text), TOOLS)
+    assert isinstance(found, Action) and (found.name, found.fields) == ("run", {"code": code})
+
+
 # ---- an end that is too early
 
 CODE = "import os\nprint(os.listdir('input'))\n"

@@ -141,7 +141,7 @@ class _Reader:
         self.tool_of = {tool.name: tool for tool in tools}
         self.calls, self.cut = reply.get("tool_calls") or [], reply["finish_reason"] == "length"
         _, text, self.reasoning_rule = other_reasoning(reply["text"])
-        self.text: str = text if self.reasoning_rule else after_first_thought(text)
+        self.text: str = text if self.reasoning_rule else after_first_thought(text, tags)
 
     def exact(self) -> Action | Fault:
         """The only action, in the form that the prompt asks for."""

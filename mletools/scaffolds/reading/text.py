@@ -57,15 +57,23 @@ def after_thinking(text: str) -> str:
     return "" if rest.lstrip().startswith("<think>") else rest
 
 
-def after_first_thought(text: str) -> str:
+def after_first_thought(text: str, tags: Sequence[str] = ()) -> str:
     """The text after the reasoning part that it begins with; nothing where that never ended.
 
-    All that follows counts, later reasoning too, so that a second action is seen as one.
+    All that follows counts, later reasoning too, so that a second action is seen as one. A </think> that stands in one of
+    the `tags`, in a program's string, ends no reasoning unless <think> began it.
     """
     head, end, rest = text.partition("</think>")
     if head.lstrip().startswith("<think>"):
         return rest
-    return rest if end and "<think>" not in head else text
+    return rest if end and "<think>" not in head and not _within_tag(head, rest, tags) else text
+
+
+def _within_tag(head: str, rest: str, tags: Sequence[str]) -> bool:
+    """Whether a tag is open at the end of `head`, and closed in `rest` before another is opened: drafts are not."""
+    opened = [tag for tag in tags if head.rfind(f"<{tag}>") > head.rfind(f"</{tag}>")]
+    ends = [end for tag in opened if (end := rest.find(f"</{tag}>")) >= 0]
+    return bool(ends) and not any(f"<{tag}>" in rest[: min(ends)] for tag in tags)
 
 
 def only_reasoning(reply: Reply) -> str:
