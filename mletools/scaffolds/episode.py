@@ -141,7 +141,7 @@ class Episode(Generic[S]):
         self._check_budget()
         if self.settings.max_tokens is not None:
             most = min(most, self.settings.max_tokens - self.sampled)
-        shown, reply = self._asked(functions, most)
+        shown, reply = self._reply_to_shown(functions, most)
         # servers draw ids at random; ours are the same in every run, and of a form that all templates take (9 letters)
         calls: list[ReplyCall] = [
             {**call, "id": f"call{len(self.turns):04}{index}"}
@@ -168,7 +168,7 @@ class Episode(Generic[S]):
         self._held = [*shown, len(self.messages) - 1]
         return reply
 
-    def _asked(self, functions: list[OfferedTool] | None, most: int) -> tuple[list[int], Reply]:
+    def _reply_to_shown(self, functions: list[OfferedTool] | None, most: int) -> tuple[list[int], Reply]:
         """The places of the messages that the policy saw, and its reply. Ended: it refuses them, and no more can go.
 
         Where it refuses those that fit `context_tokens`, the answer has to fit, too; then only the ends are shown. What
