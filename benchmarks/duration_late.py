@@ -49,6 +49,7 @@ class Rollout:
         return {
             "group": self.group,
             "group_size": GROUP,
+            "id": self.name,
             "sample": self.place,
             "task": {"id": "task"},
             "code": None,

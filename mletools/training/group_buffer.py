@@ -137,8 +137,8 @@ class GroupBuffer:
         if reason is None:
             group.waiting.append(sample)
             self._arrivals.append(sample)
-        # traces of runs come to their group without end
-        if self.stream and group.came % max(1, group.members) == 0 and sample.group not in self._ready:
+        again = group.members > 1 and group.came % group.members == 0  # traces of runs come to their group without end
+        if self.stream and (group.came == group.members or again) and sample.group not in self._ready:
             self._ready.append(sample.group)
         self._forget()
 
