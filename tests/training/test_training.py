@@ -232,6 +232,9 @@ def test_ids_of_another_tokenizer_are_refused(nano) -> None:
     message = [{"role": "user", "content": "Q", "token_ids": [1]}, {**said, "token_ids": ids}]
     record = {**rollout(1, "g", 1.0, []), "messages": message}
     assert sample_of(record, len(tokenizer), tokenizer).loss_tokens == len(ids)
+    (end,) = tokenizer.encode("<|end|>")
+    message[1]["token_ids"] = [id for at, id in enumerate(ids) for id in ([end, id] if at % 5 == 0 else [id])]
+    assert sample_of(record, len(tokenizer), tokenizer).loss_tokens > len(ids)  # a server leaves these out of the text
     message[1]["token_ids"] = [id - 1 for id in ids]
     with pytest.raises(RecordError, match=r"messages\[1\]: its token_ids do not spell its content"):
         sample_of(record, len(tokenizer), tokenizer)
