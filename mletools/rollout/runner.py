@@ -151,9 +151,7 @@ class Runner:
     unreadable: UnreadableAnswers = field(default_factory=UnreadableAnswers)
     rejected: set[str] = field(default_factory=set)  # places of lines
     refused: Counter[str] = field(default_factory=Counter)  # rollouts of an endless run that have failed, by group
-    broken_off: set[str] = field(
-        default_factory=set
-    )  # tapes of jobs that were refused; what they were answered until then may have cost much
+    broken_off: set[str] = field(default_factory=set)  # tapes of jobs that were refused, and had answers by then
     unscored: set[str] = field(default_factory=set)  # tasks of which no validation rows can be held out
     batch: int = 1  # jobs that are played side by side, so that the engine samples their questions in one call
 
